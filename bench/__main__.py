@@ -1,0 +1,28 @@
+"""`python -m bench [NAME ...]`: run the benchmarks and print one line each."""
+
+from __future__ import annotations
+
+import sys
+
+from bench import engine, startup
+
+ALL = {**engine.BENCHMARKS, **startup.BENCHMARKS}
+
+
+def main() -> int:
+    names = sys.argv[1:] or list(ALL)
+    failed = 0
+    for name in names:
+        if name not in ALL:
+            print(f"no benchmark '{name}'; known: {', '.join(ALL)}", file=sys.stderr)
+            return 2
+        result = ALL[name]()
+        ok = result.value >= result.at_least if result.at_least is not None else result.value <= result.at_most
+        limit = f">= {result.at_least:g}" if result.at_least is not None else f"<= {result.at_most:g}"
+        print(f"{'ok  ' if ok else 'FAIL'} {name:28} {result.value:10.2f} {result.unit:10} ({limit})  {result.detail}")
+        failed += not ok
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,3 @@
+"""smartmig: schedule jobs on partitioned (MIG) and whole GPUs."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""What nobody can beat."""

@@ -1,0 +1,100 @@
+"""`smartmig simulate`: one job file on one cluster under one policy."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from smartmig.cli.console import Json, log, output, prepare_place, print_json, progress_bar
+from smartmig.cli.options import (
+    Gpus,
+    Layouts,
+    Preempt,
+    Recut,
+    RecutMode,
+    RestartS,
+    Speed,
+    SpeedMode,
+    rule_spec,
+)
+from smartmig.compare import n_compute_slices, notes_of
+from smartmig.errors import InputError
+from smartmig.metrics.summary import summarise
+from smartmig.report.comparison import Comparison, PolicyRuns, SampleDay
+from smartmig.report.page import comparison_page
+from smartmig.report.tables import summary_table
+from smartmig.scenario import ClusterSpec, PolicySpec, Scenario
+from smartmig.sim.mig.run import cuts_of, is_compiled
+from smartmig.sim.mig.run import simulate as run_simulation
+from smartmig.workload.jobs_csv import read_jobs
+
+
+def simulate(
+    jobs: Annotated[Path, typer.Option(help="Job file (see `smartmig generate`); - is standard input.")],
+    gpus: Gpus = "8xa100-40gb",
+    layouts: Layouts = None,
+    placement: Annotated[str, typer.Option(help="Placement rule, id or id:knob=value,...")] = "categorical-edf",
+    repartition: Annotated[str, typer.Option(help="Repartition rule, id or id:knob=value,...")] = "static",
+    recut: RecutMode = Recut.paper,
+    preempt: Preempt = True,
+    restart_s: RestartS = 0.0,
+    speed: SpeedMode = Speed.as_given,
+    seed: Annotated[int, typer.Option(min=0, help="Of the policy's own draws.")] = 0,
+    report: Annotated[Path | None, typer.Option(help="Write an HTML page with the slice timeline here.")] = None,
+    json_output: Json = False,
+) -> None:
+    """Run the jobs of a file and tell what it cost."""
+    policy = PolicySpec(
+        placement=rule_spec(placement, "--placement"),
+        repartition=rule_spec(repartition, "--repartition"),
+        layouts=layouts,
+        preempt=preempt,
+        recut=recut.value,
+        restart_s=restart_s,
+        speed=speed.value,
+    )
+    scenario = Scenario(
+        version=1, title=f"{jobs.name} on {gpus}", cluster=ClusterSpec(gpus, layouts), policies=(policy,)
+    )
+    rules = policy.policy()
+    cluster = scenario.cluster_for(policy)
+    cuts_of(cluster, rules.repartition)
+    if report is not None:
+        prepare_place(report)
+    job_set = read_jobs(jobs)
+    if not is_compiled(rules):
+        log("compiling this policy for its first use (about half a minute, then cached) ...")
+    try:
+        with progress_bar() as tell:
+            run = run_simulation(
+                job_set,
+                cluster,
+                rules,
+                policy.settings(seed=seed, record=report is not None),
+                on_progress=lambda done: tell("jobs", done, len(job_set)),
+            )
+    except InputError as error:
+        raise InputError(f"{jobs}: {error}") from None
+    summary = summarise(job_set, run, n_compute_slices(cluster))
+    notes = notes_of(scenario)
+    if report is not None:
+        day = SampleDay(
+            policy=policy.title,
+            jobs=job_set,
+            run=run,
+            gpu_names=tuple(f"{index} {gpu.id}" for index, gpu in enumerate(cluster.gpus)),
+            watts=tuple(gpu.power.watts for gpu in cluster.gpus),
+            memory_slices=tuple(gpu.n_memory for gpu in cluster.gpus),
+        )
+        comparison = Comparison(scenario.title, (seed,), (PolicyRuns(policy.title, (summary,)),), notes=notes)
+        comparison_page(report, comparison, (day,))
+        log(f"wrote {report}")
+    if json_output:
+        print_json({**asdict(summary), "policy": policy.title, "gpus": gpus, "notes": list(notes)})
+    else:
+        output().print(summary_table(policy.title, summary))
+        for note in notes:
+            log(f"note: {note}")

@@ -1,0 +1,141 @@
+"""Run several policies on the same days, in parallel processes.
+
+Every policy sees every seed, so differences are paired. Work is cut into shards (one policy, one day); a shard's answer
+is its summary, so hundreds of days need no memory to speak of.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from smartmig.bounds.energy import paper_energy_bound_j
+from smartmig.metrics.summary import Summary, summarise
+from smartmig.report.comparison import Comparison, PolicyRuns, SampleDay
+from smartmig.scenario import PolicySpec, Scenario
+from smartmig.sim.mig.run import Cluster, simulate
+
+Progress = Callable[[str, int, int], None]
+"""(what is being done, steps done, steps in all)"""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One policy on one day: what a worker process gets."""
+
+    scenario: Scenario
+    policy: PolicySpec
+    seed: int
+
+
+def run_shard(shard: Shard) -> Summary:
+    cluster = shard.scenario.cluster_for(shard.policy)
+    jobs = shard.scenario.jobs(shard.seed)
+    run = simulate(jobs, cluster, shard.policy.policy(), shard.policy.settings(seed=shard.seed))
+    return summarise(jobs, run, n_compute_slices(cluster))
+
+
+def bound_shard(shard: Shard) -> float:
+    return paper_energy_bound_j(shard.scenario.jobs(shard.seed), shard.scenario.cluster_for(shard.policy).gpus)
+
+
+def n_compute_slices(cluster: Cluster) -> int:
+    return sum(gpu.n_compute for gpu in cluster.gpus)
+
+
+def n_workers() -> int:
+    return max(1, len(os.sched_getaffinity(0)))
+
+
+@contextmanager
+def worker_pool(n_processes: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that end at once when the user stops the command."""
+    # A forked child would inherit the progress display's thread locks: start clean ones.
+    pool = ProcessPoolExecutor(n_processes, mp_context=multiprocessing.get_context("spawn"))
+    try:
+        yield pool
+    except BaseException:
+        for process in list(pool._processes.values()):
+            process.terminate()
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown()
+
+
+def gather(
+    pool: ProcessPoolExecutor, work: Callable[[Any], Any], items: Sequence[Any], on_done: Callable[[], None]
+) -> list[Any]:
+    """Results of `work` in the order of `items`."""
+    futures: list[Future[Any]] = [pool.submit(work, item) for item in items]
+    for future in as_completed(futures):
+        future.result()
+        on_done()
+    return [future.result() for future in futures]
+
+
+def compare(scenario: Scenario, progress: Progress, n_processes: int | None = None, bound: bool = True) -> Comparison:
+    """All policies of the scenario on all its seeds; with `bound`, S3's energy bound of every day too."""
+    seeds = tuple(range(scenario.first_seed, scenario.first_seed + scenario.seeds))
+    first_day = [Shard(scenario, policy, seeds[0]) for policy in scenario.policies]
+    rest = [Shard(scenario, policy, seed) for seed in seeds[1:] for policy in scenario.policies]
+    homogeneous = len(set(scenario.cluster_for(scenario.policies[0]).gpus)) == 1
+    total = len(first_day) + len(rest)
+    done = 0
+
+    def step() -> None:
+        nonlocal done
+        done += 1
+        progress("days", done, total)
+
+    progress("days (the first use of a rule compiles it)", 0, total)
+    with worker_pool(min(n_processes or n_workers(), total)) as pool:
+        # One shard per policy first: each rule is compiled by one process only, the others load its cache.
+        summaries = gather(pool, run_shard, first_day, step) + gather(pool, run_shard, rest, step)
+        bounds = None
+        if bound and homogeneous:
+            shards = [Shard(scenario, scenario.policies[0], seed) for seed in seeds]
+            bounds = tuple(gather(pool, bound_shard, shards, lambda: None))
+    n = len(scenario.policies)
+    policies = tuple(PolicyRuns(policy.title, tuple(summaries[i::n])) for i, policy in enumerate(scenario.policies))
+    return Comparison(scenario.title, seeds, policies, notes=notes_of(scenario), bound_energy_j=bounds)
+
+
+def notes_of(scenario: Scenario) -> tuple[str, ...]:
+    """What a reader must know about the numbers."""
+    gpus = dict.fromkeys(scenario.cluster_for(scenario.policies[0]).gpus)
+    estimated = [gpu.id for gpu in gpus if gpu.power.estimated]
+    notes = []
+    if estimated:
+        notes.append(f"power of {', '.join(estimated)} is estimated, not measured")
+    if len(gpus) > 1 and any(policy.speed == "as-given" for policy in scenario.policies):
+        notes.append("run times are taken as given on every GPU model; 'speed: estimated' scales them")
+    return tuple(notes)
+
+
+def sample_day(scenario: Scenario, policy: PolicySpec) -> SampleDay:
+    """The scenario's first day under one policy, with every stretch recorded."""
+    cluster = scenario.cluster_for(policy)
+    jobs = scenario.jobs(scenario.first_seed)
+    run = simulate(jobs, cluster, policy.policy(), policy.settings(seed=scenario.first_seed, record=True))
+    return SampleDay(
+        policy=policy.title,
+        jobs=jobs,
+        run=run,
+        gpu_names=tuple(f"{index} {gpu.id}" for index, gpu in enumerate(cluster.gpus)),
+        watts=tuple(gpu.power.watts for gpu in cluster.gpus),
+        memory_slices=tuple(gpu.n_memory for gpu in cluster.gpus),
+    )
+
+
+def with_seeds(scenario: Scenario, seeds: int | None, first_seed: int | None) -> Scenario:
+    """The scenario on other days, where given."""
+    return replace(
+        scenario,
+        seeds=scenario.seeds if seeds is None else seeds,
+        first_seed=scenario.first_seed if first_seed is None else first_seed,
+    )

@@ -1,0 +1,1 @@
+"""What it cost: a `Run` becomes numbers."""

@@ -1,0 +1,1 @@
+"""Who decides: which slice a job gets (`placement/`) and how a GPU is cut (`repartition/`)."""

@@ -1,0 +1,73 @@
+"""Where things plug in: id -> "module:attribute", imported on first use.
+
+Adding a placement rule, a repartition rule or a trace format is one file and one line here.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from smartmig.errors import UnknownName
+
+PLACEMENTS: Mapping[str, str] = {
+    "edf-most-packed": "smartmig.policy.placement.edf_most_packed:EdfMostPacked",
+    "marginal-et": "smartmig.policy.placement.marginal_et:MarginalEt",
+    "categorical-edf": "smartmig.policy.placement.categorical_edf:CategoricalEdf",
+    "shortest-work": "smartmig.policy.placement.shortest_work:ShortestWork",
+    "random-slice": "smartmig.policy.placement.random_slice:RandomSlice",
+    "earliest-finish": "smartmig.policy.placement.earliest_finish:EarliestFinish",
+    "earliest-finish-waiting": "smartmig.policy.placement.earliest_finish_waiting:EarliestFinishWaiting",
+    "largest-first": "smartmig.policy.placement.largest_first:LargestFirst",
+    "smallest-first": "smartmig.policy.placement.smallest_first:SmallestFirst",
+    "edf-fastest": "smartmig.policy.placement.earliest_finish:EarliestFinish",
+    "edf-slowest": "smartmig.policy.placement.single_gpu:EdfSlowest",
+    "llf-fastest": "smartmig.policy.placement.single_gpu:LlfFastest",
+    "llf-slowest": "smartmig.policy.placement.single_gpu:LlfSlowest",
+}
+
+REPARTITIONS: Mapping[str, str] = {
+    "no-partition": "smartmig.policy.repartition.no_partition:NoPartition",
+    "static": "smartmig.policy.repartition.static:Static",
+    "twice-daily": "smartmig.policy.repartition.twice_daily:TwiceDaily",
+    "slice-count": "smartmig.policy.repartition.slice_count:SliceCount",
+}
+
+WORKLOADS: Mapping[str, str] = {
+    "day": "smartmig.workload.diurnal:DiurnalDay",
+    "fixed-rate": "smartmig.workload.poisson:FixedRate",
+}
+
+TRACES: Mapping[str, str] = {
+    "csv": "smartmig.workload.jobs_csv:CsvJobs",
+    "openb": "smartmig.workload.traces.openb:OpenbPods",
+    "genai": "smartmig.workload.traces.genai:GenaiRequests",
+}
+
+CURVE_SETS: Mapping[str, str] = {
+    "published": "smartmig.workload.curves:published_curves",
+    "miso": "smartmig.workload.traces.miso:read_curves",
+    "migperf": "smartmig.workload.traces.migperf:read_curves",
+    "parvagpu": "smartmig.workload.traces.parvagpu:read_curves",
+}
+
+REPRODUCTIONS: Mapping[str, str] = {
+    "s1-table": "smartmig.reproduce.s1:table",
+    "s3-fig4": "smartmig.reproduce.s3:figure_4",
+    "s3-fig6": "smartmig.reproduce.s3:figure_6",
+    "s3-fig7": "smartmig.reproduce.s3:figure_7",
+    "s3-fig8": "smartmig.reproduce.s3:figure_8",
+    "s3-fig9": "smartmig.reproduce.s3:figure_9",
+    "s3-fig10": "smartmig.reproduce.s3:figure_10",
+    "s3-fig12": "smartmig.reproduce.s3:figure_12",
+    "s3-table1": "smartmig.reproduce.s3:table_1",
+}
+
+
+def load(table: Mapping[str, str], what: str, name: str, where: str = "") -> Any:
+    """The attribute registered under `name`; `UnknownName` lists the others."""
+    if name not in table:
+        raise UnknownName(what, name, table, where)
+    module, _, attribute = table[name].partition(":")
+    return getattr(importlib.import_module(module), attribute)

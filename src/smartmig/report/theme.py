@@ -1,0 +1,82 @@
+"""One look for every figure: a palette that colour-blind readers can tell apart, and a light and a dark template."""
+
+from __future__ import annotations
+
+from typing import Any
+
+PALETTE = ("#2b7bba", "#d55e00", "#009e73", "#b0649a", "#b98900", "#3f9fd0", "#7a8088", "#8a6b4f")
+"""Okabe and Ito's hues, moved to a middle lightness so that each is at least 3:1 on both page colours."""
+
+MARKERS = ("circle", "diamond", "square", "triangle-up", "cross", "star", "triangle-down", "hexagon")
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+HATCHES = ("", "/", ".", "x")
+
+ON_TIME = "#5b9bcb"
+LATE = "#d64500"
+
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+
+
+def colour(index: int) -> str:
+    return PALETTE[index % len(PALETTE)]
+
+
+def marker(index: int) -> str:
+    """Changes with the colour and once more when the colours start again, so no two of the first 64 series match."""
+    return MARKERS[(index + index // len(PALETTE)) % len(MARKERS)]
+
+
+def dash(index: int) -> str:
+    """Solid until the colours start again: dashes of a busy line are hard to read."""
+    return DASHES[index // len(PALETTE) % len(DASHES)]
+
+
+def hatch(index: int) -> str:
+    return HATCHES[index // len(PALETTE) % len(HATCHES)]
+
+
+def template(dark: bool = False) -> dict[str, Any]:
+    """The plotly template of every figure; the page swaps the two with the reader's colour scheme."""
+    ink, quiet, grid, band, paper = (
+        ("#e4e7eb", "#a3abb5", "#2c323a", "#1f242b", "#15181d")
+        if dark
+        else ("#1c2128", "#59626d", "#e3e7ec", "#f1f4f7", "#ffffff")
+    )
+    axis = {
+        "gridcolor": grid,
+        "linecolor": quiet,
+        "zeroline": False,
+        "ticks": "outside",
+        "ticklen": 4,
+        "ticklabelstandoff": 3,
+        "tickcolor": grid,
+        "tickfont": {"color": quiet, "size": 12},
+        "title": {"font": {"color": quiet, "size": 12.5}, "standoff": 10},
+        "automargin": True,
+    }
+    return {
+        "layout": {
+            "font": {"family": FONT, "size": 13, "color": ink},
+            "title": {"font": {"size": 15, "color": ink}, "x": 0, "xref": "paper", "xanchor": "left"},
+            "paper_bgcolor": "rgba(0,0,0,0)",
+            "plot_bgcolor": "rgba(0,0,0,0)",
+            "colorway": list(PALETTE),
+            "xaxis": axis,
+            "yaxis": axis,
+            "margin": {"l": 60, "r": 16, "t": 36, "b": 48},
+            "hoverlabel": {
+                "bgcolor": paper,
+                "bordercolor": quiet,
+                "align": "left",
+                "font": {"family": FONT, "size": 12.5, "color": ink},
+            },
+            "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom", "title": {}},
+            "annotationdefaults": {"font": {"color": quiet, "size": 12.5}, "showarrow": False},
+            "shapedefaults": {"fillcolor": band, "line": {"width": 0}, "layer": "below"},
+            "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": quiet, "activecolor": ink},
+        },
+        "data": {
+            "bar": [{"marker": {"line": {"width": 0}}, "error_x": {"color": ink}, "error_y": {"color": ink}}],
+            "scatter": [{"error_x": {"thickness": 1.5, "width": 4}, "error_y": {"thickness": 1.5, "width": 4}}],
+        },
+    }

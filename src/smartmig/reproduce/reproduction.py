@@ -1,0 +1,163 @@
+"""What a reproduction is, and how it is run and shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from smartmig.compare import Progress, Shard, bound_shard, gather, n_workers, run_shard, worker_pool
+from smartmig.metrics.objective import energy_tardiness, minutes, watt_minutes
+from smartmig.metrics.statistics import Estimate, estimate
+from smartmig.metrics.summary import Summary
+from smartmig.scenario import PolicySpec, RuleSpec, Scenario
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A column: what the papers report, in their units."""
+
+    id: str
+    title: str
+    of: Callable[[Summary], float]
+    digits: int = 2
+
+
+ENERGY = Metric("energy_1e6_wmin", "energy (1e6 W·min)", lambda s: watt_minutes(s.energy_j) / 1e6, 3)
+TARDINESS = Metric("mean_tardiness_min", "mean tardiness (min)", lambda s: minutes(s.mean_tardiness_s), 3)
+LATE = Metric("late_pct", "late (%)", lambda s: 100 * s.late_frac, 1)
+ET = Metric("et", "ET", lambda s: s.et, 3)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table or one bar of a figure."""
+
+    label: str
+    policy: PolicySpec | None
+    """None: S3's energy bound of the same days"""
+    published: Mapping[str, str]
+    """metric id -> the published number as printed, with its spread where given"""
+    gpus: str = "8xa100-40gb"
+    workload: RuleSpec = "day"
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A published table or figure."""
+
+    id: str
+    title: str
+    source: str
+    metrics: tuple[Metric, ...]
+    rows: tuple[Row, ...]
+    differs: str
+    """one line: where and why ours differ from theirs"""
+    days: int = 60
+    x: tuple[float, ...] = ()
+    """for a figure over a number (GPUs): the rows' positions"""
+    x_title: str = ""
+
+
+@dataclass(frozen=True)
+class Result:
+    """Our numbers for every row: metric id -> one value per day."""
+
+    reproduction: Reproduction
+    values: tuple[Mapping[str, np.ndarray], ...]
+    days: int
+
+    def estimate(self, row: int, metric: Metric) -> Estimate | None:
+        values = self.values[row].get(metric.id)
+        return None if values is None else estimate(values)
+
+    def median(self, row: int, metric: Metric) -> float | None:
+        values = self.values[row].get(metric.id)
+        return None if values is None else float(np.median(values))
+
+
+def reproduce(what: Reproduction, days: int, first_seed: int, progress: Progress) -> Result:
+    """Run every row on the same days."""
+    seeds = range(first_seed, first_seed + days)
+    done = 0
+    total = len(what.rows) * days
+    shards: list[list[Shard]] = []
+    for row in what.rows:
+        scenario = replace(Scenario(version=1), workload=row.workload)
+        scenario = replace(scenario, cluster=replace(scenario.cluster, gpus=row.gpus))
+        shards.append([Shard(scenario, row.policy or PolicySpec(), seed) for seed in seeds])
+
+    def step() -> None:
+        nonlocal done
+        done += 1
+        progress("days", done, total)
+
+    progress("days (the first use of a rule compiles it)", 0, total)
+    values: list[Mapping[str, np.ndarray]] = []
+    with worker_pool(n_workers()) as pool:
+        # The first day of every row first, so that each rule is compiled once.
+        firsts = [_work(pool, row, [own[0]], step) for row, own in zip(what.rows, shards, strict=True)]
+        for row, own, first in zip(what.rows, shards, firsts, strict=True):
+            results = first + _work(pool, row, own[1:], step)
+            if row.policy is None:
+                values.append({ENERGY.id: np.array([watt_minutes(joules) / 1e6 for joules in results])})
+            else:
+                values.append({m.id: np.array([m.of(summary) for summary in results]) for m in what.metrics})
+    return Result(what, tuple(values), days)
+
+
+def _work(pool: Any, row: Row, shards: Sequence[Shard], step: Callable[[], None]) -> list[Any]:
+    return gather(pool, bound_shard if row.policy is None else run_shard, shards, step)
+
+
+def result_table(result: Result) -> Table:
+    what = result.reproduction
+    table = Table(title=f"{what.title}  [dim]({what.source})[/dim]", title_justify="left")
+    table.add_column("")
+    for metric in what.metrics:
+        table.add_column(f"{metric.title}\nours", justify="right")
+        if any(metric.id in row.published for row in what.rows):
+            table.add_column("published\n", justify="right", style="cyan")
+    for index, row in enumerate(what.rows):
+        cells = [row.label]
+        for metric in what.metrics:
+            ours, median = result.estimate(index, metric), result.median(index, metric)
+            text = "" if ours is None else f"{ours.mean:.{metric.digits}f} ± {ours.half_width:.{metric.digits}f}"
+            if metric is TARDINESS and median is not None:
+                text += f" [dim](median {median:.{metric.digits}f})[/dim]"
+            cells.append(text)
+            if any(metric.id in other.published for other in what.rows):
+                cells.append(row.published.get(metric.id, ""))
+        table.add_row(*cells)
+    table.caption = f"{result.days} days per row, the same for all; mean ± 95 % interval.\n{what.differs}"
+    table.caption_justify = "left"
+    return table
+
+
+def result_json(result: Result) -> dict[str, Any]:
+    what = result.reproduction
+    rows = []
+    for index, row in enumerate(what.rows):
+        ours: dict[str, Any] = {}
+        for metric in what.metrics:
+            value = result.estimate(index, metric)
+            if value is not None:
+                median = result.median(index, metric)
+                ours[metric.id] = {"mean": value.mean, "half_width": value.half_width, "median_day": median}
+        rows.append({"label": row.label, "ours": ours, "published": dict(row.published)})
+    return {
+        "id": what.id,
+        "title": what.title,
+        "source": what.source,
+        "days": result.days,
+        "rows": rows,
+        "differs": what.differs,
+    }
+
+
+def published_et(energy_1e6_wmin: float, tardiness_min: float) -> str:
+    """ET of a published pair with our a."""
+    return f"{energy_tardiness(energy_1e6_wmin * 60e6, tardiness_min * 60):.2f}"

@@ -1,0 +1,155 @@
+"""The front door: run a job set on a cluster under a policy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from smartmig.errors import InputError, SimulationError
+from smartmig.hardware.cuts import CutTable, cut_table
+from smartmig.hardware.model import GpuModel
+from smartmig.jit import is_cached
+from smartmig.policy.placement.rule import PlacementRule
+from smartmig.policy.repartition.rule import RepartitionRule
+from smartmig.policy.view import SLOTS, JobArrays, State, World
+from smartmig.sim.mig.kernel import CHECK_DUE, FINISHED, SEGMENTS_FULL, close_books, controlled_engine, engine
+from smartmig.sim.mig.world import Settings, build_jobs, build_world, fresh_state
+from smartmig.types import Floats, Jobs, Layout, Run, Segments
+
+EVENTS_BETWEEN_PAUSES = 400_000
+"""Kernels cannot be interrupted: come back this often for progress and Ctrl-C."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """GPUs, and how they are cut at time 0 (None: as the repartition rule begins)."""
+
+    gpus: tuple[GpuModel, ...]
+    layouts: tuple[Layout, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Who decides."""
+
+    placement: PlacementRule
+    repartition: RepartitionRule
+
+
+def cuts_of(cluster: Cluster, repartition: RepartitionRule) -> CutTable:
+    layouts = cluster.layouts if cluster.layouts is not None else repartition.start(cluster.gpus)
+    return cut_table(cluster.gpus, layouts)
+
+
+def simulate(
+    jobs: Jobs, cluster: Cluster, policy: Policy, settings: Settings, on_progress: Callable[[int], None] | None = None
+) -> Run:
+    """Run all jobs to completion; `on_progress` hears the number of jobs done, a few times a second.
+
+    Raises `InputError` for a job that fits no slice the policy can offer.
+    """
+    if len(jobs) == 0:
+        raise InputError("there are no jobs to run")
+    cuts = cuts_of(cluster, policy.repartition)
+    world = build_world(cuts, policy.placement, settings)
+    reachable = (*cuts.start, *policy.repartition.reachable(cuts))
+    arrays = build_jobs(jobs, cuts, policy.placement, settings, reachable)
+    state = fresh_state(world, len(jobs), cuts)
+    open_gpus(world, state, policy.placement)
+    status = CHECK_DUE
+    go_on = stepper(world, arrays, policy, cuts)
+    while status in (CHECK_DUE, SEGMENTS_FULL):
+        status = go_on(state, int(state.now["n_events"][0]) + EVENTS_BETWEEN_PAUSES)
+        if status == SEGMENTS_FULL:
+            state = state._replace(segment=np.concatenate([state.segment, np.zeros_like(state.segment)]))
+        if on_progress is not None:
+            on_progress(int(state.now["n_done"][0]))
+    if status != FINISHED:
+        stuck = np.flatnonzero(np.isnan(state.job["finish_s"]))
+        raise SimulationError(
+            f"{stuck.size} jobs, '{jobs.job_id[stuck[0]]}' the first, wait for a slice the policy never cut"
+        )
+    close_books(world, state)
+    return run_of(world, state, cuts)
+
+
+def open_gpus(world: World, state: State, placement: PlacementRule) -> None:
+    """Let a fresh state's instances take jobs."""
+    built = engine(rule_name(placement), placement.kernels)
+    for gpu in range(world.n_gpus):
+        present = state.slot["slice_class"][gpu * SLOTS : (gpu + 1) * SLOTS] >= 0
+        built.set_usable(world, state, gpu, int(present @ (1 << np.arange(SLOTS))))
+
+
+def stepper(world: World, jobs: JobArrays, policy: Policy, cuts: CutTable) -> Callable[[State, int], int]:
+    """The compiled engine as a function (state, events to pause at) -> status."""
+    placement, repartition = policy.placement, policy.repartition
+    if repartition.control is None:
+        advance = engine(rule_name(placement), placement.kernels).advance
+        return lambda state, pause_events: int(advance(world, jobs, state, math.inf, pause_events))
+    run = controlled_engine(rule_name(placement), placement.kernels, rule_name(repartition), repartition.control)
+    period_s, every_events, knobs = repartition.period_s(), repartition.every_events(), repartition.knobs(cuts)
+
+    def go_on(state: State, pause_events: int) -> int:
+        if state.now["next_check_s"][0] == 0.0:
+            state.now["next_check_s"] = period_s
+        return int(run(world, jobs, state, period_s, every_events, knobs, pause_events))
+
+    return go_on
+
+
+def is_compiled(policy: Policy) -> bool:
+    """Whether the policy's engine lies in the disk cache."""
+    placement, repartition = policy.placement, policy.repartition
+    built = engine(rule_name(placement), placement.kernels)
+    if repartition.control is None:
+        return is_cached(built.advance)
+    return is_cached(
+        controlled_engine(rule_name(placement), placement.kernels, rule_name(repartition), repartition.control)
+    )
+
+
+def rule_name(rule: object) -> str:
+    """What the rule's compiled engine is called in the cache: its module and class."""
+    return f"{type(rule).__module__.rpartition('.')[2]}.{type(rule).__name__}"
+
+
+def run_of(world: World, state: State, cuts: CutTable) -> Run:
+    now = state.now[0]
+    return Run(
+        first_start_s=state.job["first_start_s"].copy(),
+        finish_s=state.job["finish_s"].copy(),
+        n_starts=state.job["n_starts"].copy(),
+        energy_j=state.gpu["energy_j"].copy(),
+        busy_slice_s=state.gpu["busy_slice_s"].copy(),
+        makespan_s=float(now["time_s"]),
+        n_events=int(now["n_events"]),
+        n_repartitions=int(now["n_recuts"]),
+        n_preemptions=int(now["n_preemptions"]),
+        config_s=config_seconds(cuts, state.config_s),
+        segments=segments_of(world, state.segment[: now["n_segments"]]) if world.record else None,
+    )
+
+
+def config_seconds(cuts: CutTable, seconds: Floats) -> dict[str, float]:
+    return {
+        f"{cuts.models[config.model].id}:{config.text}": float(spent)
+        for config, spent in zip(cuts.configs, seconds, strict=True)
+        if spent > 0
+    }
+
+
+def segments_of(world: World, rows: Floats) -> Segments:
+    slot, slice_class = np.divmod(rows[:, 1].astype(np.int64), 64)
+    return Segments(
+        job=rows[:, 0].astype(np.int64),
+        gpu=slot // SLOTS,
+        start=slot % SLOTS,
+        size=world.slice_class["size"][slice_class],
+        span=world.slice_class["span"][slice_class],
+        from_s=rows[:, 2].copy(),
+        to_s=rows[:, 3].copy(),
+    )

@@ -1,0 +1,136 @@
+"""Every registered name leads somewhere, and a wrong one is told the way."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+
+import numpy as np
+import pytest
+
+from smartmig import registry
+from smartmig.errors import InputError, UnknownName
+from smartmig.hardware.cuts import cut_table
+from smartmig.hardware.layouts import check_layout
+from smartmig.hardware.model import gpu_model
+from smartmig.registry import CURVE_SETS, PLACEMENTS, REPARTITIONS, REPRODUCTIONS, TRACES, WORKLOADS, load
+from smartmig.scenario import placement_rule, repartition_rule, workload
+from smartmig.workload.mix import JobMix
+
+TABLES: dict[str, Mapping[str, str]] = {
+    "placement": PLACEMENTS,
+    "repartition": REPARTITIONS,
+    "workload": WORKLOADS,
+    "trace format": TRACES,
+    "curve set": CURVE_SETS,
+    "reproduction": REPRODUCTIONS,
+}
+ENTRIES = [(what, name) for what, table in TABLES.items() for name in table]
+
+
+def test_registry__this_test_knows_every_table() -> None:
+    tables = {name for name, value in vars(registry).items() if name.isupper() and isinstance(value, dict)}
+    assert tables == {"PLACEMENTS", "REPARTITIONS", "WORKLOADS", "TRACES", "CURVE_SETS", "REPRODUCTIONS"}
+
+
+@pytest.mark.parametrize(("what", "name"), ENTRIES)
+def test_registry__every_entry_loads_and_is_documented(what: str, name: str) -> None:
+    thing = load(TABLES[what], what, name)
+    assert callable(thing)
+    module = importlib.import_module(thing.__module__)
+    assert module.__doc__
+    assert name == name.lower().replace("_", "-")
+
+
+@pytest.mark.parametrize("name", PLACEMENTS)
+def test_placement__builds_with_default_knobs(name: str) -> None:
+    rule = placement_rule(name)
+    assert is_dataclass(rule)
+    assert rule.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    about = (type(rule).__doc__ or "").strip()
+    # A dataclass without a docstring shows its signature instead.
+    assert about
+    assert not about.startswith(f"{type(rule).__name__}(")
+    assert all(isinstance(number, (int, float)) for number in rule.knobs())
+    run_s = np.array([[60.0, 30.0, 20.0, 15.0, 9.0], [np.inf, np.inf, np.inf, np.inf, 5.0]])
+    assert rule.groups(run_s).shape == (2,)
+
+
+@pytest.mark.parametrize("name", REPARTITIONS)
+def test_repartition__builds_with_default_knobs(name: str) -> None:
+    rule = repartition_rule(name)
+    assert is_dataclass(rule)
+    assert rule.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    about = (type(rule).__doc__ or "").strip()
+    assert about
+    assert not about.startswith(f"{type(rule).__name__}(")
+    gpus = tuple(gpu_model(name) for name in ("a100-40gb", "a30", "h200-141gb"))
+    layouts = rule.start(gpus)
+    for gpu, layout in zip(gpus, layouts, strict=True):
+        check_layout(gpu, layout)
+    cuts = cut_table(gpus, layouts)
+    assert set(rule.reachable(cuts)) <= set(range(len(cuts.configs)))
+    assert np.isfinite(rule.knobs(cuts)).all()
+    assert rule.period_s() > 0
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_workload__builds_with_default_knobs(name: str) -> None:
+    made = workload(name)
+    assert isinstance(made, JobMix)
+    jobs = made.jobs(0)
+    assert len(jobs) > 100
+    np.testing.assert_array_equal(jobs.arrive_s, workload(name).jobs(0).arrive_s)
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_trace__first_field_is_the_path(name: str) -> None:
+    assert fields(load(TRACES, "trace format", name))[0].name == "path"
+
+
+@pytest.mark.parametrize("name", REPRODUCTIONS)
+def test_reproduction__carries_its_own_id(name: str) -> None:
+    made = load(REPRODUCTIONS, "reproduction", name)()
+    assert made.id == name
+    assert made.rows
+    assert made.source
+    assert made.differs
+    metrics = {metric.id for metric in made.metrics}
+    for row in made.rows:
+        assert set(row.published) <= metrics
+        if row.policy is not None:
+            row.policy.policy()
+
+
+@pytest.mark.parametrize(
+    ("what", "wrong", "nearest"),
+    [
+        ("placement", "categorical-efd", "categorical-edf"),
+        ("placement", "largest", "largest-first"),
+        ("repartition", "slicecount", "slice-count"),
+        ("workload", "fixedrate", "fixed-rate"),
+        ("trace format", "opnb", "openb"),
+        ("reproduction", "s3-fig-12", "s3-fig12"),
+    ],
+)
+def test_load__unknown_name_lists_the_nearest_and_the_rest(what: str, wrong: str, nearest: str) -> None:
+    with pytest.raises(UnknownName) as caught:
+        load(TABLES[what], what, wrong, "lab.yaml")
+    text = str(caught.value)
+    assert text.startswith(f"lab.yaml: no {what} '{wrong}'. Did you mean '{nearest}'?")
+    assert all(name in text for name in TABLES[what])
+    assert "\n" not in text
+    assert caught.value.exit_code == 2
+
+
+def test_load__nothing_near_still_lists_what_there_is() -> None:
+    with pytest.raises(UnknownName, match=r"^no placement 'zzz'\. Known: edf-most-packed, "):
+        load(PLACEMENTS, "placement", "zzz")
+
+
+@pytest.mark.parametrize("make", [placement_rule, repartition_rule, workload])
+def test_rules__a_knob_nobody_has_is_refused(make: object) -> None:
+    name = {placement_rule: "shortest-work", repartition_rule: "slice-count", workload: "day"}[make]  # type: ignore[index]
+    with pytest.raises(InputError, match="no knob 'colour'"):
+        make({"id": name, "colour": 3})  # type: ignore[operator]
