@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -57,6 +58,13 @@ def worker_pool(n_processes: int) -> Iterator[ProcessPoolExecutor]:
     """Processes that end at once when the user stops the command."""
     # A forked child would inherit the progress display's thread locks: start clean ones.
     pool = ProcessPoolExecutor(n_processes, mp_context=multiprocessing.get_context("spawn"))
+    # Ctrl-C reaches the workers too, who would each print a traceback: they start with it blocked, we end them.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        for _ in range(n_processes):
+            pool.submit(os.getpid)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     try:
         yield pool
     except BaseException:
@@ -130,6 +138,13 @@ def sample_day(scenario: Scenario, policy: PolicySpec) -> SampleDay:
         watts=tuple(gpu.power.watts for gpu in cluster.gpus),
         memory_slices=tuple(gpu.n_memory for gpu in cluster.gpus),
     )
+
+
+def sample_days(scenario: Scenario, comparison: Comparison) -> tuple[SampleDay, ...]:
+    """The baseline's first day and the best policy's: two timelines tell the story, more make the page heavy."""
+    best = min(comparison.policies, key=lambda runs: float(comparison.values(runs.name, "et").mean())).name
+    shown = dict.fromkeys((scenario.policies[0].title, best))
+    return tuple(sample_day(scenario, policy) for policy in scenario.policies if policy.title in shown)
 
 
 def with_seeds(scenario: Scenario, seeds: int | None, first_seed: int | None) -> Scenario:

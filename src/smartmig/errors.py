@@ -3,6 +3,7 @@
     SmartmigError            anything below; the CLI prints its one sentence and exits
       InputError      (2)    a user's mistake: bad file, bad flag, bad value
         UnknownName   (2)    an id that no registry knows; the sentence lists the known ones and the nearest
+        NoSliceFits   (2)    a job that no slice of the cluster can run
       SimulationError (1)    a run that cannot go on (jobs that no cut ever fits)
 
 The number is the exit code of the command line.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class SmartmigError(Exception):
@@ -38,6 +40,22 @@ class UnknownName(InputError):
         hint = f" Did you mean '{nearest[0]}'?" if nearest else ""
         prefix = f"{where}: " if where else ""
         super().__init__(f"{prefix}no {what} '{got}'.{hint} Known: {', '.join(names)}.")
+        self._made_from = (what, got, names, where)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._made_from  # worker processes send errors home
+
+
+class NoSliceFits(InputError):
+    """A job that can never run; `job_id` lets the reader of its file name the line."""
+
+    def __init__(self, job_id: str, why: str) -> None:
+        self.job_id = job_id
+        super().__init__(f"job '{job_id}' {why}")
+        self._made_from = (job_id, why)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._made_from
 
 
 class SimulationError(SmartmigError):

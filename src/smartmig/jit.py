@@ -54,9 +54,17 @@ def specialise(function: Callable[..., Any], name: str, cached: bool, **bindings
     """
     copy = python_types.FunctionType(function.__code__, {**function.__globals__, **bindings}, function.__name__)
     # numba names the cache file after the qualified name, and looks at nothing else that differs between copies.
-    copy.__qualname__ = f"{function.__qualname__}-{name}-{source_fingerprint()}"
+    fingerprint = hashlib.sha256((source_fingerprint() + _files_fingerprint(bindings)).encode()).hexdigest()[:12]
+    copy.__qualname__ = f"{function.__qualname__}-{name}-{fingerprint}"
     copy.__module__ = function.__module__
     return numba.njit(cache=cached, **OPTIONS)(copy)
+
+
+def _files_fingerprint(bindings: dict[str, Any]) -> str:
+    """Hashes of the files that the bound functions stand in: a user's own rule lives outside this package."""
+    paths = {Path(bound.py_func.__code__.co_filename) for bound in bindings.values() if hasattr(bound, "py_func")}
+    outside = sorted(path for path in paths if path.is_file() and not path.is_relative_to(Path(__file__).parent))
+    return "".join(hashlib.sha256(path.read_bytes()).hexdigest() for path in outside)
 
 
 def is_cached(compiled: Any) -> bool:

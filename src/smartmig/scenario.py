@@ -7,7 +7,7 @@ the file format; their fields' docstrings are its documentation.
 from __future__ import annotations
 
 import math
-from dataclasses import field, fields
+from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -166,6 +166,7 @@ def read_scenario(path: Path) -> Scenario:
         first = error.errors()[0]
         at = [part for part in first["loc"] if part not in ("constrained-str", "dict[str,any]")]
         raise InputError(f"{path}:{_line(tree, at)}: {'.'.join(map(str, at))}: {_reason(first)}") from None
+    scenario = replace(scenario, workload=_beside(path, scenario.workload))
     _check(path, tree, scenario)
     return scenario
 
@@ -183,6 +184,13 @@ def _refuse_repeated(path: Path, node: yaml.Node | None) -> None:
             if isinstance(key, yaml.ScalarNode):
                 seen.add(key.value)
             _refuse_repeated(path, value)
+
+
+def _beside(path: Path, spec: RuleSpec) -> RuleSpec:
+    """A trace's path counts from the scenario's folder, wherever the command is run."""
+    if isinstance(spec, str) or not isinstance(spec.get("path"), str):
+        return spec
+    return {**spec, "path": str(path.parent / spec["path"])}
 
 
 def _check(path: Path, tree: yaml.Node | None, scenario: Scenario) -> None:

@@ -24,3 +24,16 @@ def test_example__prints_what_stands_beside_it(name: str, tmp_path: Path) -> Non
     expected = (EXAMPLES / f"{name}.out").read_text(encoding="utf-8")
     assert done.stdout == expected, f"if this is meant: python examples/{name}.py > examples/{name}.out"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_own_rule__a_changed_kernel_is_compiled_anew(tmp_path: Path) -> None:
+    """Otherwise whoever edits a rule of their own sees the numbers of the old one."""
+    text = (EXAMPLES / "own_rule.py").read_text(encoding="utf-8")
+    kernel, begin, rest = text.partition("@dataclass(frozen=True)")
+    changed = kernel.replace("if cost < best:", "if -cost < best:")
+    assert changed != kernel
+    script = tmp_path / "own_rule.py"
+    script.write_text(changed + begin + rest, encoding="utf-8")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300, check=True)
+    # The plain half still says the old rule, so the two halves must now differ.
+    assert "compiled and plain agree: False" in done.stdout

@@ -11,12 +11,13 @@ import typer
 from smartmig.cli.console import Json, log, output, prepare_place, print_json, progress_bar
 from smartmig.cli.options import Layouts, Recut, Speed, rule_spec
 from smartmig.compare import compare as run_comparison
-from smartmig.compare import sample_day, with_seeds
-from smartmig.errors import InputError
+from smartmig.compare import sample_days, with_seeds
+from smartmig.errors import InputError, NoSliceFits
 from smartmig.report.page import comparison_page
 from smartmig.report.tables import comparison_json, comparison_table
 from smartmig.scenario import ClusterSpec, PolicySpec, RuleSpec, Scenario, read_scenario
 from smartmig.sim.mig.run import cuts_of
+from smartmig.workload.jobs_csv import place_of_job
 from smartmig.workload.mix import parse_deadline
 
 
@@ -64,6 +65,8 @@ def compare(
     given |= {"recut": recut and recut.value, "speed": speed and speed.value}
     given = {flag: value for flag, value in given.items() if value is not None}
     plan = replace(plan, policies=tuple(replace(policy, **given) for policy in plan.policies))
+    if jobs is not None and seeds is not None:
+        raise InputError("--seeds counts generated days; a job file (--jobs) is run once")
     plan = with_seeds(plan, 1 if jobs is not None else seeds, first_seed)
     _refuse_early(plan)
     if report is not None:
@@ -71,11 +74,11 @@ def compare(
     try:
         with progress_bar() as tell:
             result = run_comparison(plan, tell, processes)
-    except InputError as error:
-        place = jobs or scenario
+    except NoSliceFits as error:
+        place = place_of_job(jobs, error.job_id) if jobs is not None else scenario
         raise InputError(f"{place}: {error}" if place is not None else str(error)) from None
     if report is not None:
-        comparison_page(report, result, [sample_day(plan, policy) for policy in plan.policies])
+        comparison_page(report, result, sample_days(plan, result))
         log(f"wrote {report}")
     if json_output:
         print_json(comparison_json(result))

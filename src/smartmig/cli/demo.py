@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from smartmig.cli.console import Json, log, output, prepare_place, print_json, progress_bar
-from smartmig.compare import compare, sample_day, with_seeds
+from smartmig.compare import compare, sample_days, with_seeds
 from smartmig.report.page import comparison_page
 from smartmig.report.tables import comparison_json, comparison_table
 from smartmig.scenario import PolicySpec, Scenario
@@ -38,7 +38,7 @@ def demo(
     log("a day of jobs on eight GPUs under five policies; the first run compiles them (about a minute)")
     with progress_bar() as tell:
         result = compare(plan, tell)
-    comparison_page(report, result, [sample_day(plan, policy) for policy in plan.policies])
+    comparison_page(report, result, sample_days(plan, result))
     if json_output:
         print_json(comparison_json(result))
     else:

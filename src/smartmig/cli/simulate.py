@@ -21,7 +21,7 @@ from smartmig.cli.options import (
     rule_spec,
 )
 from smartmig.compare import n_compute_slices, notes_of
-from smartmig.errors import InputError
+from smartmig.errors import InputError, NoSliceFits
 from smartmig.metrics.summary import summarise
 from smartmig.report.comparison import Comparison, PolicyRuns, SampleDay
 from smartmig.report.page import comparison_page
@@ -29,7 +29,7 @@ from smartmig.report.tables import summary_table
 from smartmig.scenario import ClusterSpec, PolicySpec, Scenario
 from smartmig.sim.mig.run import cuts_of, is_compiled
 from smartmig.sim.mig.run import simulate as run_simulation
-from smartmig.workload.jobs_csv import read_jobs
+from smartmig.workload.jobs_csv import place_of_job, read_jobs
 
 
 def simulate(
@@ -76,8 +76,8 @@ def simulate(
                 policy.settings(seed=seed, record=report is not None),
                 on_progress=lambda done: tell("jobs", done, len(job_set)),
             )
-    except InputError as error:
-        raise InputError(f"{jobs}: {error}") from None
+    except NoSliceFits as error:
+        raise InputError(f"{place_of_job(jobs, error.job_id)}: {error}") from None
     summary = summarise(job_set, run, n_compute_slices(cluster))
     notes = notes_of(scenario)
     if report is not None:

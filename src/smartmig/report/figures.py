@@ -320,21 +320,21 @@ def published_bars(
                 x=list(groups),
                 y=_numbers(value.mean for value in ours[name]),
                 error_y=_error(ours[name]),
-                name=name,
+                name=_whose(name, "ours"),
                 marker={"color": shade},
-                hovertemplate=f"{_plain(name)}, ours<br>%{{x}}: %{{y}}<extra></extra>",
+                hovertemplate=f"{_plain(_whose(name, 'ours'))}<br>%{{x}}: %{{y}}<extra></extra>",
             )
         if name in published:
             figure.add_bar(
                 x=list(groups),
                 y=_numbers(published[name]),
-                name=f"{name}, published",
+                name=_whose(name, "published"),
                 marker={
                     "color": "rgba(0,0,0,0)",
                     "line": {"color": shade, "width": 1.5},
                     "pattern": {"shape": "/", "fgcolor": shade, "bgcolor": "rgba(0,0,0,0)", "size": 6, "solidity": 0.2},
                 },
-                hovertemplate=f"{_plain(name)}, published<br>%{{x}}: %{{y}}<extra></extra>",
+                hovertemplate=f"{_plain(_whose(name, 'published'))}<br>%{{x}}: %{{y}}<extra></extra>",
             )
     figure.update_xaxes(ticks="", showgrid=False)
     figure.update_yaxes(title_text=y_title, rangemode="tozero")
@@ -360,7 +360,7 @@ def published_lines(
                 y=_numbers(value.mean for value in ours[name]),
                 error_y=_error(ours[name]),
                 mode="lines+markers",
-                name=name,
+                name=_whose(name, "ours"),
                 line={"color": colour(index), "width": 2},
                 marker=look | {"symbol": marker(index)},
             )
@@ -369,7 +369,7 @@ def published_lines(
                 x=list(x),
                 y=_numbers(published[name]),
                 mode="lines+markers",
-                name=f"{name}, published",
+                name=_whose(name, "published"),
                 line={"color": colour(index), "width": 1.5, "dash": "dash"},
                 marker=look | {"symbol": f"{marker(index)}-open"},
             )
@@ -445,6 +445,13 @@ def _hours(time_s: Floats) -> Any:
 def _clock(time_s: float) -> str:
     whole = int(time_s)
     return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+def _whose(series: str, owner: str) -> str:
+    """Legend text; a figure with one unnamed series only says whose the numbers are."""
+    if not series:
+        return owner
+    return series if owner == "ours" else f"{series}, {owner}"
 
 
 def _error(values: Sequence[Estimate]) -> dict[str, Any] | None:

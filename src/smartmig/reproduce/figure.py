@@ -25,11 +25,11 @@ def _figure(result: Result, metric: Metric) -> object:
     rows = [index for index in range(len(what.rows)) if result.estimate(index, metric) is not None]
     ours = [value for index in rows if (value := result.estimate(index, metric)) is not None]
     published = [_number(what.rows[index].published.get(metric.id, "")) for index in rows]
-    theirs = {"published": published} if any(value == value for value in published) else {}
+    theirs = {"": published} if any(value == value for value in published) else {}
     if what.x:
-        return published_lines("", list(what.x), {"ours": ours}, theirs, what.x_title, metric.title)
+        return published_lines("", list(what.x), {"": ours}, theirs, what.x_title, metric.title)
     labels = [what.rows[index].label for index in rows]
-    return published_bars("", labels, {"ours": ours}, theirs, metric.title)
+    return published_bars("", labels, {"": ours}, theirs, metric.title)
 
 
 def _number(text: str) -> float:

@@ -95,11 +95,11 @@ def figure_7() -> Reproduction:
 def figure_8() -> Reproduction:
     return _scheduler_figure(
         8,
-        "Schedulers on mixed slice sizes (rate 4)",
+        "Schedulers on mixed slice sizes (rate 2)",
         "choice of slice matters when sizes differ",
         "4x3",
-        4.0,
-        "Cuts, rate and deadlines of the figure are not public here: 4g+2g+1g on each of four GPUs, rate 4, deadlines "
+        2.0,
+        "Cuts, rate and deadlines of the figure are not public here: 4g+2g+1g on each of four GPUs, rate 2, deadlines "
         "U(1, 1.5) of the 1g time.",
     )
 
@@ -107,10 +107,10 @@ def figure_8() -> Reproduction:
 def figure_9() -> Reproduction:
     return _scheduler_figure(
         9,
-        "Schedulers on equal slice sizes (rate 4)",
+        "Schedulers on equal slice sizes (rate 2)",
         "little to choose when sizes are equal",
         "4x5",
-        4.0,
+        2.0,
         "As Fig. 8, with 3g+3g on each GPU: what remains between the schedulers is their job order.",
     )
 

@@ -25,7 +25,7 @@ from smartmig.atomic import atomic_write
 from smartmig.errors import InputError
 from smartmig.types import SLICE_SIZES, Floats, Jobs
 from smartmig.workload.order import in_order
-from smartmig.workload.table import Table
+from smartmig.workload.table import Table, read_text
 from smartmig.workload.trace_report import TraceReport
 
 RUN_COLUMNS = tuple(f"run_{size}g_s" for size in SLICE_SIZES)
@@ -75,6 +75,18 @@ def read_jobs(path: Path) -> Jobs:
     else:
         memory_gb = np.zeros(len(ids))
     return in_order(Jobs(np.array(ids), arrive_s, deadline_s, run_s, np.array(kind), memory_gb))
+
+
+def place_of_job(path: Path, job_id: str) -> str:
+    """`<file>:<line>` of a job, for messages about it; the file alone when it was standard input."""
+    if str(path) == "-":
+        return "standard input"
+    reader = csv.reader(io.StringIO(read_text(Path(path)), newline=""))
+    column = next(reader).index("job_id")
+    for row in reader:
+        if len(row) > column and row[column] == job_id:
+            return f"{path}:{reader.line_num}"
+    return str(path)
 
 
 def write_jobs(jobs: Jobs, path: Path) -> None:

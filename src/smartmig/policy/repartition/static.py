@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from smartmig.errors import InputError
 from smartmig.hardware.model import GpuModel
 from smartmig.policy.repartition.rule import Fixed, cut_for
 from smartmig.types import Layout
@@ -16,6 +17,10 @@ class Static(Fixed):
 
     mix: tuple[str, ...] = ("1", "1", "2", "3", "3", "5", "5", "10")
     """S3's cuts of eight A100-40GB (Fig. 12), as configuration numbers or profile names"""
+
+    def __post_init__(self) -> None:
+        if not self.mix:
+            raise InputError("static.mix is empty; it needs at least one cut")
 
     def start(self, gpus: Sequence[GpuModel]) -> tuple[Layout, ...]:
         cuts = [self.mix[index % len(self.mix)] for index in range(len(gpus))]

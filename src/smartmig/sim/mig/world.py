@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from smartmig.errors import InputError
+from smartmig.errors import NoSliceFits
 from smartmig.hardware.cuts import CutTable
 from smartmig.policy.placement.rule import PlacementRule
 from smartmig.policy.view import (
@@ -118,7 +118,8 @@ def build_jobs(
             offered |= 1 << cuts.class_of(config.model, placement.profile)
     homeless = np.flatnonzero((fits & offered) == 0)
     if homeless.size:
-        raise InputError(_why_homeless(jobs, cuts, int(homeless[0]), offered, int(homeless.size)))
+        first = int(homeless[0])
+        raise NoSliceFits(str(jobs.job_id[first]), _why_homeless(jobs, cuts, first, offered, int(homeless.size)))
     finite = np.isfinite(jobs.run_s)
     rows = np.arange(len(jobs))
     spec = np.zeros(len(jobs), dtype=JOB_SPEC)
@@ -137,8 +138,8 @@ def _why_homeless(jobs: Jobs, cuts: CutTable, job: int, offered: int, n_homeless
     need = f"runs on {'/'.join(sizes)} only"
     if jobs.memory_gb[job] > 0:
         need += f" and needs {jobs.memory_gb[job]:g} GB"
-    others = f" ({n_homeless - 1} more like it)" if n_homeless > 1 else ""
-    return f"job '{jobs.job_id[job]}'{others} fits no slice: it {need}; this cluster is cut into {', '.join(slices)}"
+    others = f" (and {n_homeless - 1} more jobs)" if n_homeless > 1 else ""
+    return f"fits no slice{others}: it {need}; this cluster is cut into {', '.join(slices) or 'nothing'}"
 
 
 def fresh_state(world: World, n_jobs: int, cuts: CutTable) -> State:

@@ -1,0 +1,270 @@
+"""Whatever a user gets wrong: exit code 2, nothing on stdout, one sentence on stderr that names the place."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from smartmig.cli import main
+
+SMARTMIG = Path(sys.executable).with_name("smartmig")
+
+HEADER = "job_id,arrive_s,deadline_s,run_1g_s,run_2g_s,run_3g_s,run_4g_s,run_7g_s"
+GOOD = "a,0,90,60,32,23,19,13"
+FILES: dict[str, bytes] = {
+    "good.csv": f"{HEADER}\n{GOOD}\n".encode(),
+    "empty.csv": b"",
+    "header.csv": f"{HEADER}\n".encode(),
+    "missing.csv": f"{HEADER.replace(',deadline_s', '')}\na,0,60,32,23,19,13\n".encode(),
+    "unknown.csv": f"{HEADER},colour\n{GOOD},red\n".encode(),
+    "ragged.csv": f"{HEADER}\n{GOOD}\nb,0,90\n".encode(),
+    "twice.csv": f"{HEADER}\n{GOOD}\nb,1,90,60,32,23,19,13\n{GOOD}\n".encode(),
+    "negative.csv": f"{HEADER}\n{GOOD}\nb,-1,90,60,32,23,19,13\n".encode(),
+    "negative_run.csv": f"{HEADER}\nb,0,90,-60,32,23,19,13\n".encode(),
+    "nan.csv": f"{HEADER}\nb,0,nan,60,32,23,19,13\n".encode(),
+    "inf.csv": f"{HEADER}\nb,0,90,inf,32,23,19,13\n".encode(),
+    "word.csv": f"{HEADER}\nb,soon,90,60,32,23,19,13\n".encode(),
+    "zero_run.csv": f"{HEADER}\nb,0,90,60,32,23,19,0\n".encode(),
+    "nowhere.csv": f"{HEADER}\n{GOOD}\nb,0,90,,,,,\n".encode(),
+    "backwards.csv": f"{HEADER}\n{GOOD}\n\nb,50,40,60,32,23,19,13\n".encode(),
+    "noid.csv": f"{HEADER}\n,0,90,60,32,23,19,13\n".encode(),
+    "binary.csv": bytes(range(256)),
+    "cut.csv.gz": b"\x1f\x8b\x08\x00broken",
+    "large.csv": f"{HEADER},memory_gb\n{GOOD},60\n".encode(),
+    "whole.csv": f"{HEADER}\na,0,90,,,,,13\n".encode(),
+    "unknown_key.yaml": b"version: 1\nseeds: 2\ntitel: x\n",
+    "no_version.yaml": b"title: x\n",
+    "version_2.yaml": b"version: 2\n",
+    "type.yaml": b"version: 1\nseeds: many\n",
+    "knob.yaml": b"version: 1\npolicies:\n  - placement: {id: shortest-work, size_prize: 1}\n",
+    "id.yaml": b"version: 1\npolicies:\n  - name: x\n    placement: categorical-efd\n",
+    "twice.yaml": b"version: 1\nseeds: 1\nseeds: 2\n",
+    "broken.yaml": b"version: 1\npolicies: [\n",
+    "jobs.yaml": b"version: 1\nworkload: {id: csv, path: gone.csv}\n",
+    "binary.yaml": bytes(range(256)),
+    "list.yaml": b"- 1\n",
+}
+
+
+class Bad(NamedTuple):
+    command: str
+    said: str
+    """a pattern the sentence must hold"""
+    started: bool = False
+    """the mistake shows only when the work has begun, so a line of progress may stand above"""
+
+
+SIMULATE = "simulate --jobs good.csv"
+
+SENTENCES = [
+    # Names nobody knows.
+    Bad(f"{SIMULATE} --placement categorical-efd", "no placement 'categorical-efd'. Did you mean 'categorical-edf'"),
+    Bad(f"{SIMULATE} --placement zzz", "no placement 'zzz'. Known: edf-most-packed"),
+    Bad(f"{SIMULATE} --placement ''", "no placement ''"),
+    Bad(f"{SIMULATE} --repartition slicecount", "no repartition 'slicecount'. Did you mean 'slice-count'"),
+    Bad(f"{SIMULATE} --gpus 8xa10-40gb", "no GPU 'a10-40gb'. Did you mean 'a100-40gb'"),
+    Bad(f"{SIMULATE} --gpus a100-40gb@s9", "no power curve of a100-40gb 's9'. Did you mean 's"),
+    Bad("compare --placement largest-frist", "Did you mean 'largest-first'"),
+    Bad("compare --repartition statik", "Did you mean 'static'"),
+    Bad("compare --gpus 3xh20-141gb", "Did you mean 'h200-141gb'"),
+    Bad("bound --jobs good.csv --gpus a100-41gb", "Did you mean 'a100-40gb'"),
+    Bad("layouts h100", "no GPU 'h100'. Did you mean 'h100-"),
+    Bad("reproduce s3-fig99", "no reproduction 's3-fig99'. Did you mean 's3-fig9'"),
+    Bad("trace show good.csv --format cvs", "--format: no trace format 'cvs'. Did you mean 'csv'"),
+    # Clusters and cuts.
+    Bad(f"{SIMULATE} --gpus ''", "gpus: empty list"),
+    Bad(f"{SIMULATE} --gpus 0xa100-40gb", "it must be at least 1"),
+    Bad(f"{SIMULATE} --gpus 999999xa100-40gb", "the limit is 100000"),
+    Bad(f"{SIMULATE} --gpus 2xa100-40gb --layouts 1", "1 layouts for 2 GPUs"),
+    Bad(f"{SIMULATE} --gpus 2xa100-40gb --layouts 1,2,3", "layouts for more GPUs than the 2 given"),
+    Bad(f"{SIMULATE} --gpus a100-40gb --layouts 13", "no configuration 13 on a100-40gb; allowed: 1 to 12"),
+    Bad(f"{SIMULATE} --gpus a100-40gb --layouts 0", "no configuration 0"),
+    Bad(f"{SIMULATE} --gpus a100-40gb --layouts 4g+4g", "impossible cut .* needs 8 compute slices and the card has 7"),
+    Bad(f"{SIMULATE} --gpus a100-40gb --layouts 3g+3g+1g", "impossible cut .* needs 9 memory slices"),
+    Bad(f"{SIMULATE} --gpus a100-40gb --layouts 4g+x", "no MIG profile 'x'"),
+    Bad(f"{SIMULATE} --gpus a30 --layouts 7g", "no MIG profile '7g'"),
+    Bad(f"{SIMULATE} --repartition static:mix=[9g]", "no MIG profile '9g'"),
+    Bad("bound --jobs good.csv --gpus a100-40gb,a30", "clusters of one GPU model"),
+    # Knobs.
+    Bad(f"{SIMULATE} --placement shortest-work:size_prize=1", "no knob 'size_prize'. Did you mean 'size_price'"),
+    Bad(f"{SIMULATE} --placement shortest-work:kernels=1", "no knob 'kernels'"),
+    Bad(f"{SIMULATE} --placement shortest-work:size_price=high", "size_price: .*valid number"),
+    Bad(f"{SIMULATE} --placement shortest-work:size_price=.nan", "size_price: got nan"),
+    Bad(f"{SIMULATE} --placement shortest-work:size_price", "'size_price' in .* is not knob=value"),
+    Bad(
+        f"{SIMULATE} --placement 'shortest-work:size_price=['",
+        "--placement: the value in 'size_price=.' cannot be read",
+    ),
+    Bad(f"{SIMULATE} --placement categorical-edf:x=1", "no knob 'x'"),
+    Bad(f"{SIMULATE} --repartition slice-count:check_s=-1", "check_s must be above 0, got -1"),
+    Bad("compare --placement largest-first --placement largest-first", "two policies are the same"),
+    Bad("compare --deadline soon", "--deadline: got 'soon', allowed is LOW:HIGH"),
+    Bad("compare --deadline 4:2", "--deadline: got '4:2'"),
+    Bad("compare --deadline 1:", "--deadline: got '1:'"),
+    Bad("compare --multiplier -1", "multiplier: got -1"),
+    Bad("compare --multiplier nan", "multiplier: got nan"),
+    Bad("compare --multiplier 1e9", "at most 1e.08 are allowed"),
+    Bad("compare --jobs good.csv --multiplier 2", "a job file .--jobs. is run as it is"),
+    Bad("compare --jobs -", "--jobs: .*cannot be standard input"),
+    Bad("generate day --deadline 2:x -o out.csv", "--deadline: got '2:x'"),
+    Bad("generate day --multiplier 0 -o out.csv", "multiplier: got 0"),
+    Bad("generate day --inference-frac 2 -o out.csv", "inference_frac: got 2"),
+    Bad("generate day --deadline-size 5 -o out.csv", "deadline_size: got 5, allowed are 1, 2, 3, 4, 7"),
+    Bad("generate fixed-rate --jobs 0 -o out.csv", "n_jobs: got 0"),
+    # Job files.
+    *(
+        Bad(f"{verb} {name}", said)
+        for verb in ("simulate --jobs", "bound --jobs")
+        for name, said in {
+            "gone.csv": r"gone\.csv: no such file",
+            "folder": "folder: cannot read: Is a directory",
+            "empty.csv": r"empty\.csv:1: empty file; expected a header",
+            "header.csv": r"header\.csv: no rows below the header",
+            "missing.csv": r"missing\.csv:1: .*deadline_s",
+            "unknown.csv": r"unknown\.csv:1: .*colour",
+            "ragged.csv": r"ragged\.csv:3: ",
+            "twice.csv": r"twice\.csv:4: job_id 'a' stands twice",
+            "negative.csv": r"negative\.csv:3: arrive_s is -1\.0, below 0",
+            "negative_run.csv": r"negative_run\.csv:2: run_1g_s is -60\.0",
+            "nan.csv": r"nan\.csv:2: deadline_s is 'nan', not a number",
+            "inf.csv": r"inf\.csv:2: run_1g_s is 'inf', not a number",
+            "word.csv": r"word\.csv:2: arrive_s is 'soon', not a number",
+            "zero_run.csv": r"zero_run\.csv:2: run_7g_s is 0\.0; a run time is above 0",
+            "nowhere.csv": r"nowhere\.csv:3: job 'b' has no run time on any size",
+            "backwards.csv": r"backwards\.csv:4: deadline_s 40\.0 is before arrive_s 50\.0",
+            "noid.csv": r"noid\.csv:2: job_id is empty",
+            "binary.csv": r"binary\.csv:\d+: ",
+            "cut.csv.gz": r"cut\.csv\.gz: damaged gzip file",
+        }.items()
+    ),
+    Bad("compare --jobs gone.csv", r"gone\.csv: no such file"),
+    Bad("compare --jobs twice.csv", r"twice\.csv:4: "),
+    Bad("trace show gone.csv", r"gone\.csv: no such file"),
+    Bad("trace show missing.csv", r"missing\.csv:1: the header fits no trace format"),
+    Bad("trace convert folder -o out.csv", "folder: cannot read"),
+    # Jobs that fit nowhere.
+    Bad("simulate --jobs large.csv", r"large\.csv:2: job 'a' fits no slice: .* needs 60 GB; .* 7g\.40gb", started=True),
+    Bad(
+        "simulate --jobs whole.csv --gpus 2xa100-40gb --layouts 2x12", r"whole\.csv:2: .* runs on 7g only", started=True
+    ),
+    Bad("compare --jobs large.csv", r"large\.csv:2: job 'a' fits no slice", started=True),
+    # Scenarios.
+    Bad("compare unknown_key.yaml", r"unknown_key\.yaml:3: titel: unknown key"),
+    Bad("compare no_version.yaml", r"no_version\.yaml:1: version: this key is required"),
+    Bad("compare version_2.yaml", r"version_2\.yaml:1: version: .*got 2"),
+    Bad("compare type.yaml", r"type\.yaml:2: seeds: .*got 'many'"),
+    Bad("compare knob.yaml", r"knob\.yaml:3: policies\.0\.placement: .*Did you mean 'size_price'"),
+    Bad("compare id.yaml", r"id\.yaml:4: policies\.0\.placement: .*Did you mean 'categorical-edf'"),
+    Bad("compare twice.yaml", r"twice\.yaml:3: seeds: this key stands twice"),
+    Bad("compare broken.yaml", r"broken\.yaml:3: not valid YAML"),
+    Bad("compare jobs.yaml", r"gone\.csv: no such file"),
+    Bad("compare gone.yaml", r"gone\.yaml: no such file"),
+    Bad("compare folder", "folder: cannot be read"),
+    Bad("compare binary.yaml", r"binary\.yaml: "),
+    Bad("compare list.yaml", r"list\.yaml: a scenario is a mapping"),
+    # Places that cannot be written.
+    Bad("generate day --multiplier 1 -o gone/day.csv", r"gone/day\.csv: cannot write: No such file or directory"),
+    Bad("generate day --multiplier 1 -o folder", "folder: cannot write: it is a folder"),
+    Bad(f"{SIMULATE} --report folder", "folder: cannot write: it is a folder"),
+    Bad(f"{SIMULATE} --report good.csv/page.html", r"good\.csv/page\.html: cannot write"),
+    Bad("compare --report good.csv/page.html", r"good\.csv/page\.html: cannot write"),
+    Bad("reproduce s3-fig4 --figure good.csv/page.html", r"good\.csv/page\.html: cannot write"),
+    Bad("demo --report good.csv/page.html", r"good\.csv/page\.html: cannot write"),
+]
+
+USAGE = [
+    Bad("", "Usage"),
+    Bad("nosuchverb", "No such command 'nosuchverb'"),
+    Bad("simulate", "--jobs"),
+    Bad(f"{SIMULATE} --colour red", "No such option"),
+    Bad(f"{SIMULATE} --recut fast", "--recut"),
+    Bad(f"{SIMULATE} --speed slow", "--speed"),
+    Bad(f"{SIMULATE} --restart-s -1", "--restart-s"),
+    Bad(f"{SIMULATE} --restart-s inf", "--restart-s"),
+    Bad(f"{SIMULATE} --seed -1", "--seed"),
+    Bad("compare --seeds 0", "--seeds"),
+    Bad("compare --seeds many", "--seeds"),
+    Bad("compare --processes 0", "--processes"),
+    Bad("demo --seeds 0", "--seeds"),
+    Bad("reproduce s3-fig4 --days 1", "--days"),
+    Bad("generate day", "--output"),
+    Bad("generate day --seed -1 -o out.csv", "--seed"),
+]
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with every bad file, which is where the commands run."""
+    for name, content in FILES.items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    monkeypatch.setattr(sys, "argv", ["smartmig", *shlex.split(command)])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert isinstance(caught.value.code, int)
+    shown = capsys.readouterr()
+    return caught.value.code, shown.out, shown.err
+
+
+def check_sentence(err: str, bad: Bad) -> None:
+    lines = err.splitlines()
+    if bad.started:
+        lines = [line for line in lines if not line.startswith(("compiling", "days", "jobs"))]
+    assert len(lines) == 1, err
+    assert lines[0].startswith("smartmig: ")
+    assert re.search(bad.said, lines[0]), lines[0]
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("bad", SENTENCES, ids=lambda bad: bad.command)
+def test_bad_input__is_one_sentence(
+    lab: Path, bad: Bad, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(path.name for path in lab.iterdir())
+    code, out, err = run(bad.command, monkeypatch, capsys)
+    assert (code, out) == (2, "")
+    check_sentence(err, bad)
+    assert sorted(path.name for path in lab.iterdir()) == before
+
+
+@pytest.mark.parametrize("bad", USAGE, ids=lambda bad: bad.command)
+def test_bad_usage__is_explained(
+    lab: Path, bad: Bad, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(path.name for path in lab.iterdir())
+    code, out, err = run(bad.command, monkeypatch, capsys)
+    assert code == 2
+    # Without any verb the help is the answer, not a complaint.
+    assert out == "" or bad.command == ""
+    assert bad.said in out + err
+    assert "Traceback" not in err
+    assert sorted(path.name for path in lab.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        Bad("simulate --jobs backwards.csv", r"backwards\.csv:4: deadline_s"),
+        Bad(f"{SIMULATE} --placement categorical-efd", "Did you mean 'categorical-edf'"),
+        Bad("compare id.yaml", r"id\.yaml:4: "),
+        Bad("compare --jobs large.csv", r"large\.csv:2: job 'a' fits no slice", started=True),
+        Bad("generate day -o gone/day.csv", "cannot write"),
+    ],
+    ids=lambda bad: bad.command,
+)
+def test_bad_input__of_the_real_command(lab: Path, bad: Bad) -> None:
+    command = [str(SMARTMIG), *shlex.split(bad.command)]
+    done = subprocess.run(command, cwd=lab, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    check_sentence(done.stderr, bad)
