@@ -1,0 +1,56 @@
+"""Makes the pictures of README and docs with the program itself and headless Chromium (`apt-get install chromium`)."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from pathlib import Path
+
+from smartmig.cli.demo import DEMO
+from smartmig.compare import compare, sample_day
+from smartmig.report.figures import slice_timeline
+from smartmig.report.page import Section, comparison_page, write_page
+from smartmig.scenario import ClusterSpec, PolicySpec, Scenario
+
+HERE = Path(__file__).parent
+
+MORNING = Scenario(
+    version=1,
+    cluster=ClusterSpec("4xa100-40gb"),
+    workload={"id": "fixed-rate", "n_jobs": 260, "rate_per_min": 1.5, "deadline": (1.5, 4.0)},
+    policies=(PolicySpec("shortest-work", "slice-count", recut="drain", preempt=False),),
+    first_seed=4,
+)
+"""Few enough jobs to see each of them."""
+
+
+def shoot(page: Path, width: int, height: int, picture: str) -> None:
+    flags = "headless no-sandbox disable-gpu disable-quic no-first-run disable-background-networking hide-scrollbars"
+    subprocess.run(
+        [
+            "chromium",
+            *(f"--{flag}" for flag in flags.split()),
+            f"--user-data-dir={page.parent / 'profile'}",
+            f"--window-size={width},{height}",
+            "--virtual-time-budget=9000",
+            f"--screenshot={HERE / picture}",
+            page.as_uri(),
+        ],
+        check=True,
+        capture_output=True,
+    )
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "page.html"
+        figure = slice_timeline(sample_day(MORNING, MORNING.policies[0]))
+        text = "Each band is a GPU and its memory slices; a block is a job on its instance, red where it ended late."
+        write_page(page, "Three busy hours on four A100s, re-cut beside running work", text, [Section("", "", figure)])
+        shoot(page, 1100, 730, "timeline.png")
+        comparison_page(page, compare(DEMO, lambda *_: None), ())
+        shoot(page, 1100, 1150, "report.png")
+
+
+if __name__ == "__main__":
+    main()
