@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
 from smartmig.errors import InputError, SimulationError
 from smartmig.hardware.cluster import parse_gpus, parse_layouts
-from smartmig.policy.view import copy_state
+from smartmig.jit import kernel
+from smartmig.policy.placement.rule import EarliestDeadlineFirst, Kernels, by_deadline
+from smartmig.policy.plain import PlainSlice, PlainView
+from smartmig.policy.view import JobArrays, State, World, copy_state
 from smartmig.sim.mig.kernel import CHECK_DUE, FINISHED
 from smartmig.sim.mig.reference import simulate_plainly
 from smartmig.sim.mig.run import Cluster, cuts_of, open_gpus, simulate, stepper
@@ -157,3 +161,26 @@ def test_engine__reports_progress() -> None:
     seen: list[int] = []
     simulate(jobs, one_gpu("7g"), policies("largest-first", "static"), Settings(), on_progress=seen.append)
     assert seen[-1] == 2
+
+
+@kernel
+def always_slot_0(world: World, jobs: JobArrays, state: State, job: int) -> int:  # noqa: ARG001
+    return 0
+
+
+@dataclass(frozen=True)
+class Stubborn(EarliestDeadlineFirst):
+    """A broken rule: it wants the first slice even when that is taken."""
+
+    kernels: ClassVar[Kernels] = Kernels(by_deadline, always_slot_0)
+
+    def plain_choose(self, view: PlainView, job: int) -> PlainSlice | None:  # noqa: ARG002
+        return view.gpus[0].slices[0]
+
+
+@pytest.mark.parametrize("preempt", [True, False])
+def test_engine__stops_a_rule_that_takes_what_is_taken(preempt: bool) -> None:
+    jobs = make_jobs((0, 1, 70), (0, 2, 70))
+    policy = replace(policies("largest-first", "static"), placement=Stubborn())
+    with pytest.raises(SimulationError, match="Stubborn chose a slice that is taken"):
+        simulate(jobs, one_gpu("4g+3g"), policy, Settings(preempt=preempt))

@@ -28,7 +28,7 @@ SAME_INSTANT_S = 6e-11
 """Events this close are one event (1e-12 min)."""
 
 # What `advance` came back for.
-FINISHED, CHECK_DUE, STUCK, SEGMENTS_FULL = range(4)
+FINISHED, CHECK_DUE, STUCK, SEGMENTS_FULL, BAD_CHOICE = range(5)
 
 rule_key: Any = None
 rule_choose: Any = None
@@ -337,6 +337,14 @@ def operation_done(world: World, state: State, gpu: int) -> None:
 # ----------------------------------------------------------------------------------------------------- decision pass
 
 
+@kernel
+def is_legal(jobs: JobArrays, state: State, job: int, slot: int) -> bool:
+    """Whether the slot the rule chose is free and fits the job; a rule may be anyone's."""
+    gpu = slot // SLOTS
+    free = 0 <= gpu < state.gpu.size and free_bits(state, gpu) >> (slot - gpu * SLOTS) & 1
+    return bool(free) and bool(jobs.spec[job].fits >> state.slot[slot].slice_class & 1)
+
+
 def place_waiting(world: World, jobs: JobArrays, state: State) -> None:
     """Without preemption: waiting jobs in order onto free slices."""
     n_aside = 0
@@ -347,6 +355,9 @@ def place_waiting(world: World, jobs: JobArrays, state: State) -> None:
             state.aside[n_aside] = job
             n_aside += 1
             continue
+        if not is_legal(jobs, state, job, slot):
+            state.now[0].n_bad_choices += 1
+            return
         gpu = slot // SLOTS
         take(world, state, slot)
         charge(world, state, gpu, state.gpu[gpu].planned_busy)
@@ -418,6 +429,9 @@ def place_all(world: World, jobs: JobArrays, state: State) -> None:
                 state.aside[n_aside] = job
                 n_aside += 1
             continue
+        if not is_legal(jobs, state, job, slot):
+            state.now[0].n_bad_choices += 1
+            return
         take(world, state, slot)
         state.slot[slot].end_s = (
             state.now[0].time_s + state.job[job].left * jobs.run_s[job, state.slot[slot].slice_class]
@@ -494,6 +508,8 @@ def advance(world: World, jobs: JobArrays, state: State, check_s: float, check_e
             else:
                 place_waiting(world, jobs, state)
             state.now[0].pending = 0
+            if state.now[0].n_bad_choices > 0:
+                return BAD_CHOICE
         if state.now[0].n_done == n_jobs:
             return FINISHED
         next_s = np.inf

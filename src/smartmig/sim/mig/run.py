@@ -15,7 +15,15 @@ from smartmig.jit import is_cached
 from smartmig.policy.placement.rule import PlacementRule
 from smartmig.policy.repartition.rule import RepartitionRule
 from smartmig.policy.view import SLOTS, JobArrays, State, World
-from smartmig.sim.mig.kernel import CHECK_DUE, FINISHED, SEGMENTS_FULL, close_books, controlled_engine, engine
+from smartmig.sim.mig.kernel import (
+    BAD_CHOICE,
+    CHECK_DUE,
+    FINISHED,
+    SEGMENTS_FULL,
+    close_books,
+    controlled_engine,
+    engine,
+)
 from smartmig.sim.mig.world import Settings, build_jobs, build_world, fresh_state
 from smartmig.types import Floats, Jobs, Layout, Run, Segments
 
@@ -67,6 +75,8 @@ def simulate(
             state = state._replace(segment=np.concatenate([state.segment, np.zeros_like(state.segment)]))
         if on_progress is not None:
             on_progress(int(state.now["n_done"][0]))
+    if status == BAD_CHOICE:
+        raise SimulationError(f"{type(policy.placement).__name__} chose a slice that is taken or does not fit the job")
     if status != FINISHED:
         stuck = np.flatnonzero(np.isnan(state.job["finish_s"]))
         raise SimulationError(
