@@ -20,6 +20,7 @@ from smartmig.metrics.summary import Summary, summarise
 from smartmig.report.comparison import Comparison, PolicyRuns, SampleDay
 from smartmig.scenario import PolicySpec, Scenario
 from smartmig.sim.mig.run import Cluster, simulate
+from smartmig.types import Jobs, Run
 
 Progress = Callable[[str, int, int], None]
 """(what is being done, steps done, steps in all)"""
@@ -130,8 +131,13 @@ def sample_day(scenario: Scenario, policy: PolicySpec) -> SampleDay:
     cluster = scenario.cluster_for(policy)
     jobs = scenario.jobs(scenario.first_seed)
     run = simulate(jobs, cluster, policy.policy(), policy.settings(seed=scenario.first_seed, record=True))
+    return drawable(policy.title, jobs, run, cluster)
+
+
+def drawable(title: str, jobs: Jobs, run: Run, cluster: Cluster) -> SampleDay:
+    """A recorded run with what a drawing needs to know of its cluster."""
     return SampleDay(
-        policy=policy.title,
+        policy=title,
         jobs=jobs,
         run=run,
         gpu_names=tuple(f"{index} {gpu.id}" for index, gpu in enumerate(cluster.gpus)),

@@ -20,10 +20,10 @@ from smartmig.cli.options import (
     SpeedMode,
     rule_spec,
 )
-from smartmig.compare import n_compute_slices, notes_of
+from smartmig.compare import drawable, n_compute_slices, notes_of
 from smartmig.errors import InputError, NoSliceFits
 from smartmig.metrics.summary import summarise
-from smartmig.report.comparison import Comparison, PolicyRuns, SampleDay
+from smartmig.report.comparison import Comparison, PolicyRuns
 from smartmig.report.page import comparison_page
 from smartmig.report.tables import summary_table
 from smartmig.scenario import ClusterSpec, PolicySpec, Scenario
@@ -81,16 +81,8 @@ def simulate(
     summary = summarise(job_set, run, n_compute_slices(cluster))
     notes = notes_of(scenario)
     if report is not None:
-        day = SampleDay(
-            policy=policy.title,
-            jobs=job_set,
-            run=run,
-            gpu_names=tuple(f"{index} {gpu.id}" for index, gpu in enumerate(cluster.gpus)),
-            watts=tuple(gpu.power.watts for gpu in cluster.gpus),
-            memory_slices=tuple(gpu.n_memory for gpu in cluster.gpus),
-        )
         comparison = Comparison(scenario.title, (seed,), (PolicyRuns(policy.title, (summary,)),), notes=notes)
-        comparison_page(report, comparison, (day,))
+        comparison_page(report, comparison, (drawable(policy.title, job_set, run, cluster),))
         log(f"wrote {report}")
     if json_output:
         print_json({**asdict(summary), "policy": policy.title, "gpus": gpus, "notes": list(notes)})

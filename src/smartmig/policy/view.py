@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from smartmig.jit import kernel, lowest_bit
-from smartmig.types import Floats, Ints
+from smartmig.types import DEADLINE_GRACE_S, Floats, Ints
 
 SLOTS = 8
 """Slots per GPU: no card has more memory slices."""
@@ -53,10 +53,10 @@ NOW = _record(
 n_bad_choices: slices chosen that were taken or did not fit, which ends the run;
 next_end_s: the first completion ahead, with preemption"""
 
-JOB = _record("slot next_slot n_starts", "left left_at_start since_s end_s first_start_s finish_s order_key")
-"""slot: where it runs, -1 = nowhere; left: share still to do as of the last decision pass; left_at_start and since_s:
-the same, and when progress began, for the present stretch; end_s: when it will be done; next_slot, order_key: scratch
-of the decision pass"""
+JOB = _record("slot next_slot n_starts", "left left_at_start began_s since_s end_s first_start_s finish_s order_key")
+"""slot: where it runs, -1 = nowhere; left: share still to do as of the last decision pass; left_at_start: the same when
+the present stretch began; began_s, since_s, end_s: when it began, began to make progress, and will be done; next_slot,
+order_key: scratch of the decision pass"""
 
 SLOT = _record("slice_class job wanted_class", "end_s booked_s")
 """slice_class: of the instance that starts here, -1 = none; job: who runs on it, -1 = nobody; wanted_class: the same in
@@ -136,6 +136,17 @@ class State(NamedTuple):
 def time_on(jobs: JobArrays, state: State, job: int, slice_class: int) -> float:
     """Seconds the rest of the job takes on a slice of the class."""
     return state.job[job].left * jobs.run_s[job, slice_class]
+
+
+@kernel
+def classes_in_time(world: World, jobs: JobArrays, state: State, job: int) -> int:
+    """Slice classes (bits) on which the job, started now, meets its deadline."""
+    slack_s = jobs.spec[job].deadline_s + DEADLINE_GRACE_S - state.now[0].time_s
+    classes = 0
+    for slice_class in range(world.slice_class.size):
+        if time_on(jobs, state, job, slice_class) <= slack_s:
+            classes |= 1 << slice_class
+    return classes
 
 
 @kernel

@@ -14,6 +14,7 @@ from smartmig.policy.view import (
     JobArrays,
     State,
     World,
+    classes_in_time,
     first_gpu,
     first_level,
     smallest_slot,
@@ -24,11 +25,7 @@ from smartmig.types import DEADLINE_GRACE_S
 
 @kernel
 def first_that_meets_deadline(world: World, jobs: JobArrays, state: State, job: int) -> int:
-    slack_s = jobs.spec[job].deadline_s + DEADLINE_GRACE_S - state.now[0].time_s
-    meets = 0
-    for slice_class in range(world.slice_class.size):
-        if time_on(jobs, state, job, slice_class) <= slack_s:
-            meets |= 1 << slice_class
+    meets = classes_in_time(world, jobs, state, job)
     if meets != 0:
         slot = first_of(world, state, meets)
         if slot >= 0:

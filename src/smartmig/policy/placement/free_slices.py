@@ -11,6 +11,7 @@ from smartmig.policy.view import (
     JobArrays,
     State,
     World,
+    classes_in_time,
     first_gpu,
     first_level,
     free_bits,
@@ -26,78 +27,53 @@ def lowest_slot(state: State, classes: int) -> int:
     return leftmost_slot(state, first_gpu(state, 0, classes), classes) if first_level(state, classes) >= 0 else -1
 
 
-@kernel
-def extreme_size(world: World, jobs: JobArrays, state: State, job: int, sign: int) -> int:
-    """Lowest free slot of the largest (sign 1) or smallest (sign -1) size the job fits."""
-    tried = ~jobs.spec[job].fits
-    while True:
-        best = -SLOTS
-        best_classes = 0
-        for slice_class in range(world.slice_class.size):
-            if tried >> slice_class & 1:
-                continue
-            size = sign * world.slice_class[slice_class].size
-            if size > best:
-                best = size
-                best_classes = 1 << slice_class
-            elif size == best:
-                best_classes |= 1 << slice_class
-        if best_classes == 0:
-            return -1
-        slot = lowest_slot(state, best_classes)
-        if slot >= 0:
-            return slot
-        tried |= best_classes
+BY_SIZE, BY_TIME = 0, 1
 
 
 @kernel
-def extreme_time(world: World, jobs: JobArrays, state: State, job: int, classes: int, sign: int) -> int:
-    """Lowest free slot of the classes (bits) where the job runs longest (sign 1) or shortest (sign -1)."""
-    tried = ~classes
-    while True:
+def extreme(world: World, jobs: JobArrays, state: State, job: int, classes: int, by: int, sign: int) -> int:
+    """Lowest free slot among the classes (bits) with the most (sign 1) or least (sign -1) size or run time, or -1."""
+    untried = classes
+    while untried != 0:
         best = -np.inf
         best_classes = 0
         for slice_class in range(world.slice_class.size):
-            if tried >> slice_class & 1:
-                continue
-            run_s = sign * time_on(jobs, state, job, slice_class)
-            if run_s > best:
-                best = run_s
-                best_classes = 1 << slice_class
-            elif run_s == best:
-                best_classes |= 1 << slice_class
-        if best_classes == 0:
-            return -1
+            if untried >> slice_class & 1:
+                if by == BY_SIZE:
+                    value = sign * float(world.slice_class[slice_class].size)
+                else:
+                    value = sign * time_on(jobs, state, job, slice_class)
+                if value > best:
+                    best = value
+                    best_classes = 1 << slice_class
+                elif value == best:
+                    best_classes |= 1 << slice_class
         slot = lowest_slot(state, best_classes)
         if slot >= 0:
             return slot
-        tried |= best_classes
+        untried &= ~best_classes
+    return -1
 
 
 @kernel
 def largest(world: World, jobs: JobArrays, state: State, job: int) -> int:
-    return extreme_size(world, jobs, state, job, 1)
+    return extreme(world, jobs, state, job, jobs.spec[job].fits, BY_SIZE, 1)
 
 
 @kernel
 def smallest(world: World, jobs: JobArrays, state: State, job: int) -> int:
-    return extreme_size(world, jobs, state, job, -1)
+    return extreme(world, jobs, state, job, jobs.spec[job].fits, BY_SIZE, -1)
 
 
 @kernel
 def fastest(world: World, jobs: JobArrays, state: State, job: int) -> int:
-    return extreme_time(world, jobs, state, job, jobs.spec[job].fits, -1)
+    return extreme(world, jobs, state, job, jobs.spec[job].fits, BY_TIME, -1)
 
 
 @kernel
 def slowest_that_meets_deadline(world: World, jobs: JobArrays, state: State, job: int) -> int:
     """The slowest slice that meets the deadline; the fastest if none does."""
-    slack_s = jobs.spec[job].deadline_s + DEADLINE_GRACE_S - state.now[0].time_s
-    meets = 0
-    for slice_class in range(world.slice_class.size):
-        if time_on(jobs, state, job, slice_class) <= slack_s:
-            meets |= 1 << slice_class
-    slot = extreme_time(world, jobs, state, job, meets, 1)
+    slot = extreme(world, jobs, state, job, classes_in_time(world, jobs, state, job), BY_TIME, 1)
     return slot if slot >= 0 else fastest(world, jobs, state, job)
 
 
