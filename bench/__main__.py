@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from bench import engine, startup
+from bench import bounds, engine, startup
 
-ALL = {**engine.BENCHMARKS, **startup.BENCHMARKS}
+ALL = {**engine.BENCHMARKS, **startup.BENCHMARKS, **bounds.BENCHMARKS}
 
 
 def main() -> int:
@@ -17,8 +17,10 @@ def main() -> int:
             print(f"no benchmark '{name}'; known: {', '.join(ALL)}", file=sys.stderr)
             return 2
         result = ALL[name]()
-        ok = result.value >= result.at_least if result.at_least is not None else result.value <= result.at_most
-        limit = f">= {result.at_least:g}" if result.at_least is not None else f"<= {result.at_most:g}"
+        ok = (result.at_least is None or result.value >= result.at_least) and result.value <= result.at_most
+        limits = [f">= {result.at_least:g}"] if result.at_least is not None else []
+        limits += [f"<= {result.at_most:g}"] if result.at_most < float("inf") else []
+        limit = ", ".join(limits)
         print(f"{'ok  ' if ok else 'FAIL'} {name:28} {result.value:10.2f} {result.unit:10} ({limit})  {result.detail}")
         failed += not ok
     return 1 if failed else 0

@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
+from smartmig.bounds import et_bound
 from smartmig.bounds.energy import paper_energy_bound_j
 from smartmig.metrics.summary import Summary, summarise
 from smartmig.report.comparison import Comparison, PolicyRuns, SampleDay
@@ -42,8 +44,25 @@ def run_shard(shard: Shard) -> Summary:
     return summarise(jobs, run, n_compute_slices(cluster))
 
 
+class BoundChoice(StrEnum):
+    """Which bounds a comparison stands beside."""
+
+    none = "none"
+    paper = "paper"
+    """S3's energy bound: instant, for clusters of one GPU model"""
+    et = "et"
+    """the energy bound and the joint ET bound: some 20 s a day"""
+
+
 def bound_shard(shard: Shard) -> float:
+    """S3's energy bound of the shard's day."""
     return paper_energy_bound_j(shard.scenario.jobs(shard.seed), shard.scenario.cluster_for(shard.policy).gpus)
+
+
+def et_bound_shard(shard: Shard) -> float:
+    """The ET no schedule of the shard's day can go below."""
+    gpus = shard.scenario.cluster_for(shard.policy).gpus
+    return et_bound(shard.scenario.jobs(shard.seed), gpus, estimated_speed=shard.policy.speed == "estimated").value
 
 
 def n_compute_slices(cluster: Cluster) -> int:
@@ -87,13 +106,19 @@ def gather(
     return [future.result() for future in futures]
 
 
-def compare(scenario: Scenario, progress: Progress, n_processes: int | None = None, bound: bool = True) -> Comparison:
-    """All policies of the scenario on all its seeds; with `bound`, S3's energy bound of every day too."""
+def compare(
+    scenario: Scenario,
+    progress: Progress,
+    n_processes: int | None = None,
+    bound: BoundChoice = BoundChoice.paper,
+) -> Comparison:
+    """All policies of the scenario on all its seeds, and the bounds of every day."""
     seeds = tuple(range(scenario.first_seed, scenario.first_seed + scenario.seeds))
     first_day = [Shard(scenario, policy, seeds[0]) for policy in scenario.policies]
     rest = [Shard(scenario, policy, seed) for seed in seeds[1:] for policy in scenario.policies]
     homogeneous = len(set(scenario.cluster_for(scenario.policies[0]).gpus)) == 1
-    total = len(first_day) + len(rest)
+    days = [Shard(scenario, scenario.policies[0], seed) for seed in seeds]
+    total = len(first_day) + len(rest) + (len(days) if bound is BoundChoice.et else 0)
     done = 0
 
     def step() -> None:
@@ -105,13 +130,14 @@ def compare(scenario: Scenario, progress: Progress, n_processes: int | None = No
     with worker_pool(min(n_processes or n_workers(), total)) as pool:
         # One shard per policy first: each rule is compiled by one process only, the others load its cache.
         summaries = gather(pool, run_shard, first_day, step) + gather(pool, run_shard, rest, step)
-        bounds = None
-        if bound and homogeneous:
-            shards = [Shard(scenario, scenario.policies[0], seed) for seed in seeds]
-            bounds = tuple(gather(pool, bound_shard, shards, lambda: None))
+        energy_j = et = None
+        if bound is not BoundChoice.none and homogeneous:
+            energy_j = tuple(gather(pool, bound_shard, days, lambda: None))
+        if bound is BoundChoice.et:
+            et = tuple(gather(pool, et_bound_shard, days, step))
     n = len(scenario.policies)
     policies = tuple(PolicyRuns(policy.title, tuple(summaries[i::n])) for i, policy in enumerate(scenario.policies))
-    return Comparison(scenario.title, seeds, policies, notes=notes_of(scenario), bound_energy_j=bounds)
+    return Comparison(scenario.title, seeds, policies, notes=notes_of(scenario), bound_energy_j=energy_j, bound_et=et)
 
 
 def notes_of(scenario: Scenario) -> tuple[str, ...]:

@@ -60,6 +60,7 @@ REPRODUCTIONS: Mapping[str, str] = {
     "s3-fig8": "smartmig.reproduce.s3:figure_8",
     "s3-fig9": "smartmig.reproduce.s3:figure_9",
     "s3-fig10": "smartmig.reproduce.s3:figure_10",
+    "s3-fig11": "smartmig.reproduce.s3_bounds:figure_11",
     "s3-fig12": "smartmig.reproduce.s3:figure_12",
     "s3-table1": "smartmig.reproduce.s3:table_1",
 }

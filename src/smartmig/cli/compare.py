@@ -10,8 +10,8 @@ import typer
 
 from smartmig.cli.console import Json, log, output, prepare_place, print_json, progress_bar
 from smartmig.cli.options import Layouts, Recut, Speed, rule_spec
+from smartmig.compare import BoundChoice, sample_days, with_seeds
 from smartmig.compare import compare as run_comparison
-from smartmig.compare import sample_days, with_seeds
 from smartmig.errors import InputError, NoSliceFits
 from smartmig.report.page import comparison_page
 from smartmig.report.tables import comparison_json, comparison_table
@@ -39,6 +39,10 @@ def compare(
     seeds: Annotated[int | None, typer.Option(min=1, help="How many days.")] = None,
     first_seed: Annotated[int | None, typer.Option(min=0, help="The first day.")] = None,
     processes: Annotated[int | None, typer.Option(min=1, help="Worker processes; default: one per core.")] = None,
+    bound: Annotated[
+        BoundChoice,
+        typer.Option(help="Show how far above S3's energy bound (paper), and the ET bound too (et: 20 s a day)."),
+    ] = BoundChoice.paper,
     report: Annotated[Path | None, typer.Option(help="Write an HTML report here.")] = None,
     json_output: Json = False,
 ) -> None:
@@ -73,7 +77,7 @@ def compare(
         prepare_place(report)
     try:
         with progress_bar() as tell:
-            result = run_comparison(plan, tell, processes)
+            result = run_comparison(plan, tell, processes, bound)
     except NoSliceFits as error:
         place = place_of_job(jobs, error.job_id) if jobs is not None else scenario
         raise InputError(f"{place}: {error}" if place is not None else str(error)) from None

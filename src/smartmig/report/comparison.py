@@ -30,6 +30,8 @@ class Comparison:
     notes: tuple[str, ...] = ()
     bound_energy_j: tuple[float, ...] | None = None
     """per seed, energy that no schedule can go below"""
+    bound_et: tuple[float, ...] | None = None
+    """per seed, ET that no schedule can go below"""
 
     def __post_init__(self) -> None:
         if not self.seeds or not self.policies:
@@ -42,8 +44,14 @@ class Comparison:
                 raise InputError(
                     f"{self.title}: {policy.name} has {len(policy.summaries)} runs for {len(self.seeds)} seeds"
                 )
-        if self.bound_energy_j is not None and len(self.bound_energy_j) != len(self.seeds):
-            raise InputError(f"{self.title}: {len(self.bound_energy_j)} energy bounds for {len(self.seeds)} seeds")
+        for _, _, bounds in self.bounds():
+            if len(bounds) != len(self.seeds):
+                raise InputError(f"{self.title}: {len(bounds)} bounds for {len(self.seeds)} seeds")
+
+    def bounds(self) -> list[tuple[str, str, tuple[float, ...]]]:
+        """(heading, field of `Summary`, bound per seed) of every bound there is."""
+        known = (("energy", "energy_j", self.bound_energy_j), ("ET", "et", self.bound_et))
+        return [(heading, field, bound) for heading, field, bound in known if bound is not None]
 
     @property
     def baseline(self) -> str:

@@ -71,11 +71,9 @@ def comparison_cells(comparison: Comparison) -> tuple[list[str], list[list[Cell]
         for column in COLUMNS:
             row.append(_cell(scaled(estimate(comparison.values(name, column.field)), column.scale), column.decimals))
         row.append(("base", "") if name == comparison.baseline else _change(comparison.values(name, "et"), base))
-        if comparison.bound_energy_j is not None:
-            row.append(_change(comparison.values(name, "energy_j"), np.array(comparison.bound_energy_j)))
+        row += [_change(comparison.values(name, field), np.array(bound)) for _, field, bound in comparison.bounds()]
         rows.append(row)
-    if comparison.bound_energy_j is not None:
-        headings.append("energy above bound (%)")
+    headings += [f"{heading} above bound (%)" for heading, _, _ in comparison.bounds()]
     best = int(np.argmin([comparison.values(name, "et").mean() for name in names]))
     return headings, rows, best
 
@@ -84,8 +82,7 @@ def comparison_table(comparison: Comparison) -> Table:
     """One row per policy, the least ET in bold; intervals stand below their means to keep it narrow."""
     _, rows, best = comparison_cells(comparison)
     headings = [*(column.short for column in COLUMNS), "ET vs\nbase %"]
-    if comparison.bound_energy_j is not None:
-        headings.append("energy\nabove\nbound %")
+    headings += [f"{heading}\nabove\nbound %" for heading, _, _ in comparison.bounds()]
     table = Table(
         title=Text(comparison.title),
         caption=Text(f"{caption(comparison)} Tardy: minutes past the deadline."),
@@ -155,9 +152,9 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
                 for seed, summary in zip(comparison.seeds, runs.summaries, strict=True)
             ],
         }
-        if comparison.bound_energy_j is not None:
-            above = relative_change(comparison.values(runs.name, "energy_j"), np.array(comparison.bound_energy_j))
-            entry["energy_above_bound_frac"] = _estimate_json(above)
+        for heading, field, bound in comparison.bounds():
+            above = relative_change(comparison.values(runs.name, field), np.array(bound))
+            entry[f"{heading.lower()}_above_bound_frac"] = _estimate_json(above)
         policies.append(entry)
     return {
         "title": comparison.title,
@@ -165,6 +162,7 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
         "baseline": comparison.baseline,
         "energy_weight": ENERGY_WEIGHT,
         "bound_energy_j": None if comparison.bound_energy_j is None else list(comparison.bound_energy_j),
+        "bound_et": None if comparison.bound_et is None else list(comparison.bound_et),
         "notes": list(comparison.notes),
         "policies": policies,
     }

@@ -37,12 +37,13 @@ class Row:
     """One line of a table or one bar of a figure."""
 
     label: str
-    policy: PolicySpec | None
-    """None: S3's energy bound of the same days"""
+    policy: PolicySpec
     published: Mapping[str, str]
     """metric id -> the published number as printed, with its spread where given"""
     gpus: str = "8xa100-40gb"
     workload: RuleSpec = "day"
+    measure: Callable[[Shard], Mapping[str, float]] | None = None
+    """what to do with a day, metric id -> value, where simulating the policy is not all of it"""
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def reproduce(what: Reproduction, days: int, first_seed: int, progress: Progress
     for row in what.rows:
         scenario = replace(Scenario(version=1), workload=row.workload)
         scenario = replace(scenario, cluster=replace(scenario.cluster, gpus=row.gpus))
-        shards.append([Shard(scenario, row.policy or PolicySpec(), seed) for seed in seeds])
+        shards.append([Shard(scenario, row.policy, seed) for seed in seeds])
 
     def step() -> None:
         nonlocal done
@@ -102,15 +103,20 @@ def reproduce(what: Reproduction, days: int, first_seed: int, progress: Progress
         firsts = [_work(pool, row, [own[0]], step) for row, own in zip(what.rows, shards, strict=True)]
         for row, own, first in zip(what.rows, shards, firsts, strict=True):
             results = first + _work(pool, row, own[1:], step)
-            if row.policy is None:
-                values.append({ENERGY.id: np.array([watt_minutes(joules) / 1e6 for joules in results])})
+            if row.measure is not None:
+                values.append({name: np.array([found[name] for found in results]) for name in results[0]})
             else:
                 values.append({m.id: np.array([m.of(summary) for summary in results]) for m in what.metrics})
     return Result(what, tuple(values), days)
 
 
 def _work(pool: Any, row: Row, shards: Sequence[Shard], step: Callable[[], None]) -> list[Any]:
-    return gather(pool, bound_shard if row.policy is None else run_shard, shards, step)
+    return gather(pool, row.measure or run_shard, shards, step)
+
+
+def energy_bound(shard: Shard) -> Mapping[str, float]:
+    """S3's energy bound of a day, as a row's `measure`."""
+    return {ENERGY.id: watt_minutes(bound_shard(shard)) / 1e6}
 
 
 def result_table(result: Result) -> Table:

@@ -164,7 +164,7 @@ def test_comparison__refuses_what_does_not_line_up() -> None:
         Comparison("t", (0,), (runs, runs))
     with pytest.raises(InputError, match="at least one"):
         Comparison("t", (), ())
-    with pytest.raises(InputError, match="2 energy bounds for 1 seeds"):
+    with pytest.raises(InputError, match="2 bounds for 1 seeds"):
         Comparison("t", (0,), (runs,), bound_energy_j=(1.0, 2.0))
 
 
