@@ -13,7 +13,8 @@ from smartmig.metrics.objective import minutes, watt_minutes
 from smartmig.types import Jobs
 from smartmig.workload.diurnal import DiurnalDay
 
-DAYS = 10
+DAYS = range(20, 30)
+"""Days on which the search's steps were not tuned (those were 0, 1 and 5)."""
 GPUS = (gpu_model("a100-40gb"),) * 8
 
 
@@ -23,24 +24,24 @@ def _day(seed: int) -> Jobs:
 
 @functools.cache
 def _ets() -> tuple[Bound, ...]:
-    return tuple(et_bound(_day(seed), GPUS) for seed in range(DAYS))
+    return tuple(et_bound(_day(seed), GPUS) for seed in DAYS)
 
 
 @functools.cache
 def _tardinesses() -> tuple[Bound, ...]:
-    return tuple(tardiness_bound(_day(seed), GPUS) for seed in range(DAYS))
+    return tuple(tardiness_bound(_day(seed), GPUS) for seed in DAYS)
 
 
 def _check_first(bounds: tuple[Bound, ...]) -> None:
     certificate = bounds[0].certificate
     assert certificate is not None
-    assert check_certificate(certificate, _day(0), GPUS).valid
+    assert check_certificate(certificate, _day(DAYS[0]), GPUS).valid
 
 
 def et() -> Outcome:
     _check_first(_ets())
     mean = float(np.mean([bound.value for bound in _ets()]))
-    return Outcome(mean, "ET", f"joint bound, mean of {DAYS} x20 days", at_least=0.85)
+    return Outcome(mean, "ET", f"joint bound, mean of {len(DAYS)} x20 days", at_least=0.85)
 
 
 def et_time() -> Outcome:
@@ -50,7 +51,7 @@ def et_time() -> Outcome:
 def tardiness() -> Outcome:
     _check_first(_tardinesses())
     mean_s = float(np.mean([bound.value for bound in _tardinesses()]))
-    return Outcome(minutes(mean_s), "min", f"tardiness alone, mean of {DAYS} x20 days", at_least=0.345)
+    return Outcome(minutes(mean_s), "min", f"tardiness alone, mean of {len(DAYS)} x20 days", at_least=0.345)
 
 
 def tardiness_time() -> Outcome:
@@ -59,10 +60,10 @@ def tardiness_time() -> Outcome:
 
 def energy_given() -> Outcome:
     above = []
-    for seed in range(DAYS):
+    for seed in DAYS:
         paper = paper_energy_bound(_day(seed), GPUS).value
         above.append(100 * (energy_bound(_day(seed), GPUS, max_tardiness_s=60.0).value / paper - 1))
-    detail = f"energy given 1 min of mean tardiness, above S3's bound, mean of {DAYS} days"
+    detail = f"energy given 1 min of mean tardiness, above S3's bound, mean of {len(DAYS)} days"
     return Outcome(float(np.mean(above)), "%", detail, at_least=11.0)
 
 
