@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from smartmig.cli.app import app
 from smartmig.registry import PLACEMENTS, REPARTITIONS, REPRODUCTIONS
 
 SMARTMIG = Path(sys.executable).with_name("smartmig")
@@ -271,3 +273,14 @@ def test_ctrl_c__while_it_starts(tmp_path: Path) -> None:
         out, err = process.communicate(timeout=20)
     assert (process.returncode, out) == (130, "")
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    "verb",
+    ["", "simulate", "compare", "reproduce", "bound", "demo", "policies", "gpus", "layouts", "generate", "generate day",
+     "generate fixed-rate", "trace", "trace show", "trace convert", "trace curves"],
+)  # fmt: skip
+def test_help__of_every_verb_prints(verb: str) -> None:
+    done = CliRunner().invoke(app, [*verb.split(), "--help"])
+    assert done.exit_code == 0, done.exception
+    assert "Usage" in done.stdout

@@ -71,8 +71,8 @@ def bound(
     against: Annotated[
         list[str] | None,
         typer.Option(
-            help="Run this placement[/repartition] and tell how far above the bounds it ends; repeat for several, "
-            f"`none` for none. Default: {BEST_KNOWN}, the best rule known here."
+            help="Run this PLACEMENT or PLACEMENT/REPARTITION and tell how far above the bounds it ends; repeat, or "
+            f"`none`. Default: {BEST_KNOWN}, the best rule known here."
         ),
     ] = None,
     certificate: Annotated[
