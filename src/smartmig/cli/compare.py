@@ -87,7 +87,7 @@ def compare(
     if json_output:
         print_json(comparison_json(result))
     else:
-        output().print(comparison_table(result))
+        output().print(comparison_table(result, output().width))
         for note in result.notes:
             log(f"note: {note}")
 

@@ -42,5 +42,5 @@ def demo(
     if json_output:
         print_json(comparison_json(result))
     else:
-        output().print(comparison_table(result))
+        output().print(comparison_table(result, output().width))
     log(f"wrote {report}: open it in a browser")

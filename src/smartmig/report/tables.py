@@ -78,9 +78,16 @@ def comparison_cells(comparison: Comparison) -> tuple[list[str], list[list[Cell]
     return headings, rows, best
 
 
-def comparison_table(comparison: Comparison) -> Table:
+NARROW = 100
+"""Columns of a terminal below which the table leaves out what matters least."""
+
+LEFT_OUT_WHEN_NARROW = ("p95 tardiness (min)", "utilisation (%)")
+
+
+def comparison_table(comparison: Comparison, width: int = 140) -> Table:
     """One row per policy, the least ET in bold; intervals stand below their means to keep it narrow."""
-    _, rows, best = comparison_cells(comparison)
+    titles, rows, best = comparison_cells(comparison)
+    kept = [at for at, title in enumerate(titles) if width >= NARROW or title not in LEFT_OUT_WHEN_NARROW]
     headings = [*(column.short for column in COLUMNS), "ET vs\nbase %"]
     headings += [f"{heading}\nabove\nbound %" for heading, _, _ in comparison.bounds()]
     table = Table(
@@ -93,10 +100,11 @@ def comparison_table(comparison: Comparison) -> Table:
         caption_justify="left",
     )
     table.add_column("policy", overflow="fold", min_width=8, vertical="top")
-    for heading in headings:
-        table.add_column(Text(heading, justify="right"), justify="right", no_wrap=True)
+    for at in kept[1:]:
+        table.add_column(Text(headings[at - 1], justify="right"), justify="right", no_wrap=True)
     for index, row in enumerate(rows):
-        cells = [Text.assemble(value, (f"\n{beside}" if beside else "", "not bold dim")) for value, beside in row]
+        shown = [row[at] for at in kept]
+        cells = [Text.assemble(value, (f"\n{beside}" if beside else "", "not bold dim")) for value, beside in shown]
         table.add_row(*cells, style="bold" if index == best else "")
     return table
 

@@ -200,6 +200,12 @@ def test_comparison_table__fits_an_80_column_terminal() -> None:
     assert max(map(len, text.splitlines())) <= 80
 
 
+def test_comparison_table__leaves_out_columns_on_a_narrow_terminal() -> None:
+    wide, narrow = (comparison_table(toy_comparison(bound=True), width) for width in (140, 80))
+    assert len(wide.columns) - len(narrow.columns) == 2
+    assert len(wide.rows) == len(narrow.rows)
+
+
 def test_comparison_table__has_no_intervals_for_one_seed() -> None:
     text = shown(comparison_table(toy_comparison(n_seeds=1)))
     assert "±" not in text
