@@ -90,7 +90,6 @@ SENTENCES = [
     Bad(f"{SIMULATE} --gpus a100-40gb --layouts 4g+x", "no MIG profile 'x'"),
     Bad(f"{SIMULATE} --gpus a30 --layouts 7g", "no MIG profile '7g'"),
     Bad(f"{SIMULATE} --repartition static:mix=[9g]", "no MIG profile '9g'"),
-    Bad("bound --jobs good.csv --gpus a100-40gb,a30", "clusters of one GPU model"),
     # Knobs.
     Bad(f"{SIMULATE} --placement shortest-work:size_prize=1", "no knob 'size_prize'. Did you mean 'size_price'"),
     Bad(f"{SIMULATE} --placement shortest-work:kernels=1", "no knob 'kernels'"),
