@@ -153,6 +153,8 @@ SENTENCES = [
         "simulate --jobs whole.csv --gpus 2xa100-40gb --layouts 2x12", r"whole\.csv:2: .* runs on 7g only", started=True
     ),
     Bad("compare --jobs large.csv", r"large\.csv:2: job 'a' fits no slice", started=True),
+    Bad("bound --jobs large.csv", r"large\.csv:2: job 'a' fits no slice", started=True),
+    Bad("bound --jobs good.csv --against foo", "no placement 'foo'"),
     # Scenarios.
     Bad("compare unknown_key.yaml", r"unknown_key\.yaml:3: titel: unknown key"),
     Bad("compare no_version.yaml", r"no_version\.yaml:1: version: this key is required"),

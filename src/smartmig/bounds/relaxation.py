@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from smartmig.bounds.energy import preemptive_makespan_s
-from smartmig.errors import InputError
+from smartmig.errors import InputError, NoSliceFits
 from smartmig.hardware.layouts import placement_sets
 from smartmig.hardware.model import GpuModel, Profile
 from smartmig.types import SLICE_SIZES, Floats, Ints, Jobs
@@ -102,10 +102,9 @@ def relax(jobs: Jobs, gpus: Sequence[GpuModel], estimated_speed: bool = False) -
         run_s[:, column] = np.where(jobs.memory_gb <= profile.memory_gb, jobs.run_s[:, size] / factor, np.inf)
     homeless = np.flatnonzero(~np.isfinite(run_s).any(axis=1))
     if homeless.size:
-        raise InputError(
-            f"job '{jobs.job_id[homeless[0]]}' fits no slice of {', '.join(model.id for model in models)}: "
-            "no schedule ends, so there is nothing to bound"
-        )
+        cards = ", ".join(model.id for model in models)
+        why = f"fits no slice of {cards}: no schedule ends, so there is nothing to bound"
+        raise NoSliceFits(str(jobs.job_id[homeless[0]]), why)
     order = np.argsort(jobs.arrive_s, kind="stable")
     speed, curve, work = _curves(run_s[order])
     n_gpus = np.array([sum(gpu == model for gpu in gpus) for model in models], dtype=np.int64)

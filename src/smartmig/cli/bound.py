@@ -29,7 +29,7 @@ from smartmig.bounds import (
 from smartmig.cli.console import Json, log, output, prepare_place, print_json, progress_bar
 from smartmig.cli.options import Gpus, Speed, SpeedMode, rule_spec
 from smartmig.compare import n_compute_slices
-from smartmig.errors import SmartmigError
+from smartmig.errors import InputError, NoSliceFits, SmartmigError
 from smartmig.hardware.cluster import parse_gpus
 from smartmig.hardware.model import GpuModel
 from smartmig.metrics.objective import ENERGY_WEIGHT, energy_tardiness, minutes, watt_minutes
@@ -38,7 +38,7 @@ from smartmig.report.pareto import Reached, write_pareto_page
 from smartmig.scenario import ClusterSpec, PolicySpec, Scenario
 from smartmig.sim.mig.run import is_compiled, simulate
 from smartmig.types import Jobs
-from smartmig.workload.jobs_csv import read_jobs
+from smartmig.workload.jobs_csv import place_of_job, read_jobs
 
 BEST_KNOWN = "shortest-work/slice-count"
 """The rule with the least ET on the days of docs/results.md; its gap to a bound is what is left to gain at most."""
@@ -88,6 +88,8 @@ def bound(
         if path is not None:
             prepare_place(path)
     policies = [_policy(text, speed) for text in against or (BEST_KNOWN,) if text != "none"]
+    for spec in policies:
+        spec.policy()  # a wrong id is refused now, not after the search
     job_set = read_jobs(jobs)
     if check is not None:
         _check(check, job_set, cards, json_output)
@@ -108,8 +110,12 @@ def bound(
         wanted["mean_tardiness_s"] = lambda with_: tardiness_bound(job_set, cards, estimated, with_)
         if max_tardiness is not None:
             wanted["energy_given_j"] = lambda with_: energy_bound(job_set, cards, max_tardiness, estimated, with_)
-    found, curve, interrupted = _solve(wanted, search, pareto, job_set, cards, estimated)
-    reached = [] if interrupted else [_run(spec, job_set, gpus, a) for spec in policies]
+    try:
+        found, curve, interrupted = _solve(wanted, search, pareto, job_set, cards, estimated)
+    except NoSliceFits as error:
+        raise InputError(f"{place_of_job(jobs, error.job_id)}: {error}") from None
+    runs = [] if interrupted else [_run(spec, job_set, gpus, a) for spec in policies]
+    reached = [run for run in runs if run is not None]
     if certificate is not None:
         proofs = {name: answer.certificate for name, answer in found.items() if answer.certificate is not None}
         if curve is not None:
@@ -170,12 +176,18 @@ def _policy(text: str, speed: Speed) -> PolicySpec:
     )
 
 
-def _run(spec: PolicySpec, jobs: Jobs, gpus: str, a: float) -> Reached:
+def _run(spec: PolicySpec, jobs: Jobs, gpus: str, a: float) -> Reached | None:
+    """What the policy makes of the jobs; a policy that cannot run them must not cost the bounds already found."""
     cluster = Scenario(version=1, cluster=ClusterSpec(gpus), policies=(spec,)).cluster_for(spec)
     rules = spec.policy()
     if not is_compiled(rules):
         log(f"compiling {spec.title} for its first use (about half a minute, then cached) ...")
-    summary = summarise(jobs, simulate(jobs, cluster, rules, spec.settings()), n_compute_slices(cluster))
+    try:
+        run = simulate(jobs, cluster, rules, spec.settings())
+    except SmartmigError as error:
+        log(f"note: {spec.title} cannot run these jobs: {error}")
+        return None
+    summary = summarise(jobs, run, n_compute_slices(cluster))
     et = energy_tardiness(summary.energy_j, summary.mean_tardiness_s, a)
     return Reached(spec.title, summary.energy_j, summary.mean_tardiness_s, et)
 

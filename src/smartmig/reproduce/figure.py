@@ -15,7 +15,7 @@ def write_figure(path: Path, result: Result) -> None:
     what = result.reproduction
     sections = [Section(metric.title, "", _figure(result, metric), None) for metric in what.metrics]
     sections.append(Section("Numbers", what.differs, None, _rows(result)))
-    intro = f"{what.source}. {result.days} days per row, the same for all; bars are means, whiskers 95 % intervals."
+    intro = f"{what.source}. {result.days} days per row, the same for all; means, with 95 % intervals as whiskers."
     path.parent.mkdir(parents=True, exist_ok=True)
     write_page(path, what.title, intro, sections)
 
@@ -39,14 +39,18 @@ def _number(text: str) -> float:
 
 def _rows(result: Result) -> list[list[str]]:
     what = result.reproduction
-    rows = [["", *(f"{m.title}, {whose}" for m in what.metrics for whose in ("ours", "published"))]]
+    known = {metric.id for metric in what.metrics for row in what.rows if metric.id in row.published}
+    heading = [""]
+    for metric in what.metrics:
+        heading += [metric.title, *(["published"] if metric.id in known else [])]
+    rows = [heading]
     for index, row in enumerate(what.rows):
         cells = [row.label]
         for metric in what.metrics:
             value: Estimate | None = result.estimate(index, metric)
-            cells.append(
-                "" if value is None else f"{value.mean:.{metric.digits}f} ± {value.half_width:.{metric.digits}f}"
-            )
-            cells.append(row.published.get(metric.id, ""))
+            digits = metric.digits
+            cells.append("" if value is None else f"{value.mean:.{digits}f} ± {value.half_width:.{digits}f}")
+            if metric.id in known:
+                cells.append(row.published.get(metric.id, ""))
         rows.append(cells)
     return rows
