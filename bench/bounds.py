@@ -14,7 +14,8 @@ from smartmig.types import Jobs
 from smartmig.workload.diurnal import DiurnalDay
 
 DAYS = range(20, 30)
-"""Days on which the search's steps were not tuned (those were 0, 1 and 5)."""
+"""Days on which the search's steps were not tuned (those were 0, 1 and 5). They are harder than most, so the floors
+below stand just under what these very days give."""
 GPUS = (gpu_model("a100-40gb"),) * 8
 
 
@@ -41,7 +42,7 @@ def _check_first(bounds: tuple[Bound, ...]) -> None:
 def et() -> Outcome:
     _check_first(_ets())
     mean = float(np.mean([bound.value for bound in _ets()]))
-    return Outcome(mean, "ET", f"joint bound, mean of {len(DAYS)} x20 days", at_least=0.85)
+    return Outcome(mean, "ET", f"joint bound, mean of {len(DAYS)} x20 days", at_least=0.90)
 
 
 def et_time() -> Outcome:
@@ -51,7 +52,7 @@ def et_time() -> Outcome:
 def tardiness() -> Outcome:
     _check_first(_tardinesses())
     mean_s = float(np.mean([bound.value for bound in _tardinesses()]))
-    return Outcome(minutes(mean_s), "min", f"tardiness alone, mean of {len(DAYS)} x20 days", at_least=0.345)
+    return Outcome(minutes(mean_s), "min", f"tardiness alone, mean of {len(DAYS)} x20 days", at_least=0.42)
 
 
 def tardiness_time() -> Outcome:
@@ -64,7 +65,7 @@ def energy_given() -> Outcome:
         paper = paper_energy_bound(_day(seed), GPUS).value
         above.append(100 * (energy_bound(_day(seed), GPUS, max_tardiness_s=60.0).value / paper - 1))
     detail = f"energy given 1 min of mean tardiness, above S3's bound, mean of {len(DAYS)} days"
-    return Outcome(float(np.mean(above)), "%", detail, at_least=11.0)
+    return Outcome(float(np.mean(above)), "%", detail, at_least=11.3)
 
 
 def paper() -> Outcome:
