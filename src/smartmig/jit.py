@@ -18,9 +18,9 @@ import numba
 from numba.core import types as numba_types
 from numba.extending import intrinsic
 
-OPTIONS: dict[str, Any] = {"error_model": "numpy", "forceinline": True, "_nrt": False}
+OPTIONS: dict[str, Any] = {"error_model": "numpy", "forceinline": True, "_nrt": False, "nogil": True}
 """Kernels allocate nothing, so numba's reference counting (`_nrt`) would only cost time, as would calls: every call
-hands over the whole state."""
+hands over the whole state. Without the interpreter's lock, threads can run a day each."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 

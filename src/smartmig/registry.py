@@ -32,6 +32,8 @@ REPARTITIONS: Mapping[str, str] = {
     "static": "smartmig.policy.repartition.static:Static",
     "twice-daily": "smartmig.policy.repartition.twice_daily:TwiceDaily",
     "slice-count": "smartmig.policy.repartition.slice_count:SliceCount",
+    "mean-field": "smartmig.policy.repartition.mean_field:MeanField",
+    "planner": "smartmig.policy.repartition.planner:Planner",
 }
 
 WORKLOADS: Mapping[str, str] = {
@@ -54,6 +56,7 @@ CURVE_SETS: Mapping[str, str] = {
 
 REPRODUCTIONS: Mapping[str, str] = {
     "s1-table": "smartmig.reproduce.s1:table",
+    "s2": "smartmig.reproduce.s2:table",
     "s3-fig4": "smartmig.reproduce.s3:figure_4",
     "s3-fig6": "smartmig.reproduce.s3:figure_6",
     "s3-fig7": "smartmig.reproduce.s3:figure_7",
@@ -62,6 +65,7 @@ REPRODUCTIONS: Mapping[str, str] = {
     "s3-fig10": "smartmig.reproduce.s3:figure_10",
     "s3-fig11": "smartmig.reproduce.s3_bounds:figure_11",
     "s3-fig12": "smartmig.reproduce.s3:figure_12",
+    "s3-fig13": "smartmig.reproduce.s3_shares:figure_13",
     "s3-table1": "smartmig.reproduce.s3:table_1",
 }
 

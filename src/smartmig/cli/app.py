@@ -5,10 +5,11 @@ from __future__ import annotations
 import typer
 
 from smartmig import __version__
-from smartmig.cli import generate, trace
+from smartmig.cli import generate, trace, train
 from smartmig.cli.bound import bound
 from smartmig.cli.compare import compare
 from smartmig.cli.demo import demo
+from smartmig.cli.evaluate import evaluate
 from smartmig.cli.gpus import gpus
 from smartmig.cli.layouts import layouts
 from smartmig.cli.policies import policies
@@ -16,7 +17,7 @@ from smartmig.cli.reproduce import reproduce
 from smartmig.cli.simulate import simulate
 
 app = typer.Typer(
-    help="Schedule jobs on partitioned (MIG) GPUs: simulate, compare, see how far from the best.",
+    help="Schedule jobs on partitioned (MIG) GPUs: simulate, compare, learn, see how far from the best.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -37,9 +38,11 @@ app.command()(simulate)
 app.command()(compare)
 app.command()(reproduce)
 app.command()(bound)
+app.command()(evaluate)
 app.command()(demo)
 app.command()(policies)
 app.command()(gpus)
 app.command()(layouts)
 app.add_typer(generate.app, name="generate")
 app.add_typer(trace.app, name="trace")
+app.add_typer(train.app, name="train")

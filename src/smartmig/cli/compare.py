@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from smartmig.cli.console import Json, log, output, prepare_place, print_json, progress_bar
-from smartmig.cli.options import Layouts, Recut, Speed, rule_spec
+from smartmig.cli.options import Layouts, PolicyFile, Recut, Speed, rule_spec, with_policy_file
 from smartmig.compare import BoundChoice, sample_days, with_seeds
 from smartmig.compare import compare as run_comparison
 from smartmig.errors import InputError, NoSliceFits
@@ -29,6 +29,7 @@ def compare(
         list[str] | None, typer.Option(help="Placement rule, id or id:knob=value,...; repeat for several.")
     ] = None,
     repartition: Annotated[list[str] | None, typer.Option(help="Repartition rule; repeat for several.")] = None,
+    policy_file: PolicyFile = None,
     recut: Annotated[Recut | None, typer.Option(help="How GPUs are re-cut: paper or drain.")] = None,
     preempt: Annotated[bool | None, typer.Option("--preempt/--no-preempt", help="Decide anew at every event.")] = None,
     restart_s: Annotated[float | None, typer.Option(min=0, help="Seconds a stopped job loses.")] = None,
@@ -63,6 +64,14 @@ def compare(
                 PolicySpec(placement=rule_spec(p, "--placement"), repartition=rule_spec(r, "--repartition"))
                 for p in placement or ["categorical-edf"]
                 for r in repartition or ["static"]
+            ),
+        )
+    if policy_file is not None:
+        plan = replace(
+            plan,
+            policies=tuple(
+                replace(policy, repartition=with_policy_file(policy.repartition, policy_file))
+                for policy in plan.policies
             ),
         )
     given: dict[str, Any] = {"preempt": preempt, "restart_s": restart_s}

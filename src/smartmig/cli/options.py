@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
+import textwrap
+from collections.abc import Callable
+from dataclasses import fields
 from enum import StrEnum
+from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -53,3 +60,58 @@ def rule_spec(text: str, where: str) -> RuleSpec:
         except yaml.YAMLError:
             raise InputError(f"{where}: the value in '{part}' cannot be read") from None
     return spec
+
+
+PolicyFile = Annotated[
+    Path | None, typer.Option(help="Trained policy for `mean-field`, in place of the shipped one.", dir_okay=False)
+]
+
+
+def with_policy_file(spec: RuleSpec, policy_file: Path | None) -> RuleSpec:
+    """The rule with a trained policy of one's own, where the rule is one that takes it."""
+    if policy_file is None:
+        return spec
+    knobs = {"id": spec} if isinstance(spec, str) else spec
+    return {**knobs, "policy_file": str(policy_file)} if knobs.get("id") == "mean-field" else spec
+
+
+def field_docs(settings: type) -> dict[str, str]:
+    """The string below each field of a dataclass: its documentation, and its flag's help."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(settings)))
+    body = tree.body[0].body  # type: ignore[attr-defined]
+    docs = {}
+    for field, following in pairwise(body):
+        if isinstance(field, ast.AnnAssign) and isinstance(following, ast.Expr):
+            docs[field.target.id] = str(following.value.value)  # type: ignore[union-attr, attr-defined]
+    return docs
+
+
+def with_flags(settings: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Every field of the dataclass becomes a flag of the verb, which gets them as one object, `settings`."""
+    docs = field_docs(settings)
+    kinds = {"int": int, "float": float, "str": str, "bool": bool}
+
+    def decorate(verb: Callable[..., None]) -> Callable[..., None]:
+        names = [field.name for field in fields(settings)]
+
+        def run(**given: Any) -> None:
+            chosen = settings(**{name: given.pop(name) for name in names})
+            verb(settings=chosen, **given)
+
+        own = [p for p in inspect.signature(verb, eval_str=True).parameters.values() if p.name != "settings"]
+        flags = [
+            inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=field.default,
+                annotation=Annotated[kinds[str(field.type)], typer.Option(help=" ".join(docs[field.name].split()))],
+            )
+            for field in fields(settings)
+        ]
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        run.__signature__ = inspect.Signature([*(p.replace(kind=keyword) for p in own), *flags])  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in (*own, *flags)}
+        run.__doc__, run.__name__ = verb.__doc__, verb.__name__
+        return run
+
+    return decorate

@@ -12,6 +12,7 @@ from smartmig.cli.console import Json, log, output, prepare_place, print_json, p
 from smartmig.cli.options import (
     Gpus,
     Layouts,
+    PolicyFile,
     Preempt,
     Recut,
     RecutMode,
@@ -19,6 +20,7 @@ from smartmig.cli.options import (
     Speed,
     SpeedMode,
     rule_spec,
+    with_policy_file,
 )
 from smartmig.compare import drawable, n_compute_slices, notes_of
 from smartmig.errors import InputError, NoSliceFits
@@ -38,6 +40,7 @@ def simulate(
     layouts: Layouts = None,
     placement: Annotated[str, typer.Option(help="Placement rule, id or id:knob=value,...")] = "categorical-edf",
     repartition: Annotated[str, typer.Option(help="Repartition rule, id or id:knob=value,...")] = "static",
+    policy_file: PolicyFile = None,
     recut: RecutMode = Recut.paper,
     preempt: Preempt = True,
     restart_s: RestartS = 0.0,
@@ -49,7 +52,7 @@ def simulate(
     """Run the jobs of a file and tell what it cost."""
     policy = PolicySpec(
         placement=rule_spec(placement, "--placement"),
-        repartition=rule_spec(repartition, "--repartition"),
+        repartition=with_policy_file(rule_spec(repartition, "--repartition"), policy_file),
         layouts=layouts,
         preempt=preempt,
         recut=recut.value,

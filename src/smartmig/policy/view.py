@@ -40,8 +40,9 @@ SLICE_CLASS = _record("size span model", "create_s destroy_s")
 CONFIG = _record("model n_slices")
 """a way to cut one GPU model"""
 
-JOB_SPEC = _record("fits group", "arrive_s deadline_s whole_s single_s")
-"""fits: bit = slice class; group: the placement rule's job classes, served in this order;
+JOB_SPEC = _record("fits group scaling deadline_rank", "arrive_s deadline_s whole_s single_s")
+"""fits: bit = slice class; group: the placement rule's job classes, served in this order; scaling: throughput class;
+deadline_rank: place in order of deadline;
 whole_s, single_s: seconds on the largest and the smallest slice size the job has a time for"""
 
 NOW = _record(
@@ -53,10 +54,12 @@ NOW = _record(
 n_bad_choices: slices chosen that were taken or did not fit, which ends the run;
 next_end_s: the first completion ahead, with preemption"""
 
-JOB = _record("slot next_slot n_starts", "left left_at_start began_s since_s end_s first_start_s finish_s order_key")
+JOB = _record(
+    "slot next_slot n_starts cell wait_bin", "left left_at_start began_s since_s end_s first_start_s finish_s order_key"
+)
 """slot: where it runs, -1 = nowhere; left: share still to do as of the last decision pass; left_at_start: the same when
 the present stretch began; began_s, since_s, end_s: when it began, began to make progress, and will be done; next_slot,
-order_key: scratch of the decision pass"""
+order_key: scratch of the decision pass; cell, wait_bin: bins it is counted in, -1 = none (see encoding)"""
 
 SLOT = _record("slice_class job wanted_class", "end_s booked_s")
 """slice_class: of the instance that starts here, -1 = none; job: who runs on it, -1 = nobody; wanted_class: the same in
@@ -91,6 +94,8 @@ class World(NamedTuple):
     """S1's accounting: the last interval before a completion is charged as if the slice were free already"""
     record: bool
     """keep every stretch a job ran (State.segment)"""
+    counted: bool
+    """keep the running counts a learned policy reads (State.tally, State.flow)"""
     seed: int
     restart_s: float
     """what a job that was stopped pays before it makes progress again"""
@@ -101,6 +106,8 @@ class World(NamedTuple):
     slice_class: Records  # (n_classes,) SLICE_CLASS
     config: Records  # (n_configs,) CONFIG
     config_cut: Ints  # (n_configs, max_variants) cuts of a configuration, preferred first, -1 padded
+    config_sizes: Ints  # (n_configs, 5) slices by size
+    config_compute: Ints  # (n_configs,) compute slices of the configuration's GPU model
     cut_class: Ints  # (n_cuts, SLOTS) class of the instance that starts at each slot, -1 = none
     knobs: Floats  # (n_knobs,) of the placement rule
 
@@ -110,6 +117,7 @@ class JobArrays(NamedTuple):
 
     spec: Records  # (n,) JOB_SPEC
     run_s: Floats  # (n, n_classes) seconds on a slice of the class; inf = does not fit
+    by_deadline: Ints  # (n,) jobs in order of deadline
 
 
 class State(NamedTuple):
@@ -129,6 +137,8 @@ class State(NamedTuple):
     placed: Ints  # (n_slots,) scratch: jobs a pass gave a slice
     running: Ints  # (n_slots,) jobs that run, in the order of the last pass; only with preemption
     config_s: Floats  # (n_configs,) GPU-seconds spent in each configuration
+    tally: Ints  # (AT_CONFIG + 2 n_configs,) running counts, see encoding
+    flow: Floats  # (3,) decayed sums of arrived jobs and of their work, and when they were last brought up to date
     segment: Floats  # (capacity, 4) job, slot * 64 + class, from, to; only when World.record
 
 

@@ -37,6 +37,7 @@ def choose(world: World, jobs: JobArrays, state: State, job: int) -> int:
     now_s = state.now[0].time_s
     best = np.inf
     best_slot = -1
+    size_price = world.knobs[0] * (world.knobs[2] if jobs.spec[job].group > 1 else 1.0)
     # All GPUs of a level are equally busy, so one slice per (level, class) stands for the rest.
     for slice_class in range(world.slice_class.size):
         if not jobs.spec[job].fits >> slice_class & 1:
@@ -50,7 +51,7 @@ def choose(world: World, jobs: JobArrays, state: State, job: int) -> int:
             levels &= levels - 1
             busy = state.gpu[gpu].planned_busy
             watts = world.power_w[state.gpu[gpu].model]
-            price = world.knobs[0] * size + world.knobs[1] * (watts[busy + size] - watts[busy])
+            price = size_price * size + world.knobs[1] * (watts[busy + size] - watts[busy])
             cost = late_s + price * run_s
             slot = leftmost_slot(state, gpu, 1 << slice_class)
             if cost < best or (cost == best and slot < best_slot):
@@ -68,10 +69,13 @@ class ShortestWork(EarliestDeadlineFirst):
     energy_weight: float = 8.3e-4
     """what a watt-minute is worth in minutes of tardiness, as in `marginal-et`"""
 
+    poor_scaling: float = 1.0
+    """factor on the size price for jobs that 4g serves nearly as well as the whole GPU (throughput classes 2 to 4)"""
+
     kernels: ClassVar[Kernels] = Kernels(by_remaining_work, choose, busy_share_level)
 
     def knobs(self) -> tuple[float, ...]:
-        return (self.size_price, self.energy_weight)
+        return (self.size_price, self.energy_weight, self.poor_scaling)
 
     def groups(self, run_s: Floats) -> Ints:
         return throughput_class(run_s)
@@ -80,10 +84,12 @@ class ShortestWork(EarliestDeadlineFirst):
         return view.left[job] * float(view.whole_s[job])
 
     def plain_choose(self, view: PlainView, job: int) -> PlainSlice | None:
+        size_price = self.size_price * (self.poor_scaling if view.group[job] > 1 else 1.0)
+
         def cost(piece: PlainSlice) -> float:
             gpu = view.gpus[piece.gpu]
             watts = float(gpu.watts[gpu.busy + piece.size] - gpu.watts[gpu.busy])
-            price = self.size_price * piece.size + self.energy_weight * watts
+            price = size_price * piece.size + self.energy_weight * watts
             return view.tardiness(job, piece) + price * view.time_on(job, piece)
 
         return min(view.free(job), key=lambda piece: (cost(piece), piece.slot), default=None)

@@ -17,7 +17,7 @@ from smartmig.hardware.cuts import CutTable
 from smartmig.hardware.layouts import configurations
 from smartmig.hardware.model import GpuModel
 from smartmig.policy.plain import PlainView
-from smartmig.policy.view import Kernel
+from smartmig.policy.view import Kernel, World
 from smartmig.types import Floats, Layout
 
 
@@ -28,19 +28,22 @@ class RepartitionRule(Protocol):
     """(world, jobs, state, knobs) -> None; writes the wanted configuration of each GPU into `state.target`
     (-1 = keep); None for a rule that never re-cuts"""
 
+    counted: ClassVar[bool]
+    """whether `control` reads the running counts (`policy/encoding.py`)"""
+
     def period_s(self) -> float:
         """Ask at multiples of this; inf = never by time."""
         ...
 
-    def every_events(self) -> int:
-        """Ask at every so many-th event; 0 = never by events."""
+    def every_events(self, n_gpus: int) -> int:
+        """Ask at every so many-th event on a cluster of this size; 0 = never by events."""
         ...
 
     def start(self, gpus: Sequence[GpuModel]) -> tuple[Layout, ...]:
         """How the GPUs are cut at time 0 unless the user says so."""
         ...
 
-    def knobs(self, cuts: CutTable) -> Floats:
+    def knobs(self, cuts: CutTable, world: World) -> Floats:
         """What `control` reads."""
         ...
 
@@ -57,14 +60,15 @@ class Fixed:
     """The parts of rules that never re-cut."""
 
     control: ClassVar[Kernel | None] = None
+    counted: ClassVar[bool] = False
 
     def period_s(self) -> float:
         return math.inf
 
-    def every_events(self) -> int:
+    def every_events(self, n_gpus: int) -> int:  # noqa: ARG002
         return 0
 
-    def knobs(self, cuts: CutTable) -> Floats:  # noqa: ARG002
+    def knobs(self, cuts: CutTable, world: World) -> Floats:  # noqa: ARG002
         return np.zeros(1)
 
     def reachable(self, cuts: CutTable) -> tuple[int, ...]:  # noqa: ARG002

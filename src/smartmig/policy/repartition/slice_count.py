@@ -113,6 +113,7 @@ class SliceCount:
     """time between looks"""
 
     control: ClassVar[Kernel | None] = control
+    counted: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not self.check_s > 0:
@@ -121,7 +122,7 @@ class SliceCount:
     def period_s(self) -> float:
         return self.check_s
 
-    def every_events(self) -> int:
+    def every_events(self, n_gpus: int) -> int:  # noqa: ARG002
         return 0
 
     def start(self, gpus: Sequence[GpuModel]) -> tuple[Layout, ...]:
@@ -140,7 +141,7 @@ class SliceCount:
     def reachable(self, cuts: CutTable) -> tuple[int, ...]:
         return tuple(config for model in range(len(cuts.models)) for config in self._path(cuts, model))
 
-    def knobs(self, cuts: CutTable) -> Floats:
+    def knobs(self, cuts: CutTable, world: World) -> Floats:  # noqa: ARG002
         table = np.full((len(cuts.models), SLOTS), -1.0)
         for model in range(len(cuts.models)):
             path = self._path(cuts, model)

@@ -43,6 +43,7 @@ class TwiceDaily:
     """hour of the evening change"""
 
     control: ClassVar[Kernel | None] = control
+    counted: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.day_from_h < self.day_until_h <= 24:
@@ -54,7 +55,7 @@ class TwiceDaily:
     def period_s(self) -> float:
         return 60.0
 
-    def every_events(self) -> int:
+    def every_events(self, n_gpus: int) -> int:  # noqa: ARG002
         return 0
 
     def _cuts(self, gpu: GpuModel) -> tuple[Layout, Layout]:
@@ -67,7 +68,7 @@ class TwiceDaily:
     def reachable(self, cuts: CutTable) -> tuple[int, ...]:
         return tuple(cuts.config_of(m, layout) for m, gpu in enumerate(cuts.models) for layout in self._cuts(gpu))
 
-    def knobs(self, cuts: CutTable) -> Floats:
+    def knobs(self, cuts: CutTable, world: World) -> Floats:  # noqa: ARG002
         return np.array([self.day_from_h * 3600, self.day_until_h * 3600, *self.reachable(cuts)])
 
     def plain_control(self, view: PlainView, cuts: CutTable, config: list[int]) -> list[int]:  # noqa: ARG002

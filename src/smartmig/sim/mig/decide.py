@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from smartmig.jit import kernel
+from smartmig.policy.encoding import track
 from smartmig.policy.view import SLOTS, JobArrays, State, World, free_bits, left_now
 from smartmig.sim.mig.heaps import pop_waiting, push_waiting, stands_before
 from smartmig.sim.mig.occupancy import charge, list_open, n_bits, start, stop, take
@@ -40,6 +41,7 @@ def place_waiting(world: World, jobs: JobArrays, state: State) -> None:
         take(world, state, slot)
         charge(world, state, gpu, state.gpu[gpu].planned_busy)
         start(world, jobs, state, job, slot)
+        track(world, jobs, state, job, True)
     for at in range(n_aside):
         job = state.aside[at]
         push_waiting(jobs, state, job, rule_key(world, jobs, state, job))
@@ -54,6 +56,7 @@ def place_all(world: World, jobs: JobArrays, state: State) -> None:
         if state.job[job].slot < 0:
             continue  # done, or stopped by a re-cut
         state.job[job].left = left_now(jobs, state, job)
+        track(world, jobs, state, job, True)
         key = rule_key(world, jobs, state, job)
         state.job[job].order_key = key
         state.job[job].next_slot = -1
@@ -128,6 +131,7 @@ def place_all(world: World, jobs: JobArrays, state: State) -> None:
             stop(world, state, job)
             if state.job[job].next_slot < 0:
                 push_waiting(jobs, state, job, state.job[job].order_key)
+                track(world, jobs, state, job, True)
     # Most jobs move at most events, so their ends are found by looking at all instead of being kept in the heap.
     next_end_s = np.inf
     for at in range(n_placed):
@@ -135,6 +139,7 @@ def place_all(world: World, jobs: JobArrays, state: State) -> None:
         state.running[at] = job
         if state.job[job].slot < 0:
             start(world, jobs, state, job, state.job[job].next_slot)
+            track(world, jobs, state, job, True)
         else:
             state.slot[state.job[job].slot].end_s = state.job[job].end_s
         next_end_s = min(next_end_s, state.job[job].end_s)

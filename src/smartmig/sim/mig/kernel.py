@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from smartmig.jit import kernel, specialise
+from smartmig.policy.encoding import track, track_arrival
 from smartmig.policy.placement.rule import Kernels
 from smartmig.policy.view import SLOTS, JobArrays, Kernel, State, World
 from smartmig.sim.mig.decide import place_all, place_waiting
@@ -34,7 +35,7 @@ SAME_INSTANT_S = 6e-11
 FINISHED, CHECK_DUE, STUCK, SEGMENTS_FULL, BAD_CHOICE = range(5)
 
 
-def complete(world: World, state: State, slot: int) -> None:
+def complete(world: World, jobs: JobArrays, state: State, slot: int) -> None:
     """The slot's job is done."""
     job = state.slot[slot].job
     gpu = slot // SLOTS
@@ -48,6 +49,7 @@ def complete(world: World, state: State, slot: int) -> None:
         watts = world.power_w[state.gpu[gpu].model]
         state.gpu[gpu].energy_j += (watts[busy_after] - watts[busy]) * (state.now[0].time_s - state.now[0].last_event_s)
     stop(world, state, job)
+    track(world, jobs, state, job, False)
     release(world, state, slot)
     if world.drain and state.slot[slot].slice_class != state.slot[slot].wanted_class:
         drain_on(world, state, gpu)
@@ -93,11 +95,11 @@ def advance(world: World, jobs: JobArrays, state: State, check_s: float, check_e
             for at in range(state.now[0].n_running):
                 job = state.running[at]
                 if state.job[job].end_s <= next_s + SAME_INSTANT_S:
-                    complete(world, state, state.job[job].slot)
+                    complete(world, jobs, state, state.job[job].slot)
         while state.now[0].n_ends > 0 and state.end[state.end[0].item].due_s <= next_s + SAME_INSTANT_S:
             item = state.end[0].item
             if item < n_slots:
-                complete(world, state, item)
+                complete(world, jobs, state, item)
             else:
                 remove_end(state, item)
                 operation_done(world, state, item - n_slots)
@@ -105,6 +107,7 @@ def advance(world: World, jobs: JobArrays, state: State, check_s: float, check_e
             job = state.now[0].n_arrived
             state.now[0].n_arrived += 1
             push_waiting(jobs, state, job, rule_key(world, jobs, state, job))
+            track_arrival(world, jobs, state, job)
         state.now[0].last_event_s = next_s
         state.now[0].n_events += 1
         state.now[0].pending = 1

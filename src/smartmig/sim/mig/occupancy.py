@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from smartmig.jit import kernel, lowest_bit
+from smartmig.policy.encoding import AT_CONFIG
 from smartmig.policy.view import SLOTS, JobArrays, State, World, free_bits
 from smartmig.sim.mig.heaps import push_end, remove_end
 from smartmig.sim.mig.plugged import rule_level
@@ -22,6 +23,7 @@ def charge(world: World, state: State, gpu: int, busy_after: int) -> None:
     state.gpu[gpu].busy_slice_s += busy * passed_s
     state.gpu[gpu].charged_s = state.now[0].time_s
     state.gpu[gpu].busy = busy_after
+    state.tally[AT_CONFIG + world.config.size + state.gpu[gpu].config] += busy_after - busy
 
 
 @kernel

@@ -6,6 +6,7 @@ Functions without a decorator call the plugged-in rule; `kernel.engine` compiles
 from __future__ import annotations
 
 from smartmig.jit import kernel
+from smartmig.policy.encoding import AT_CONFIG, track
 from smartmig.policy.view import SLOTS, JobArrays, State, World, left_now
 from smartmig.sim.mig.heaps import push_end, push_waiting, remove_end
 from smartmig.sim.mig.occupancy import charge, set_usable, stop
@@ -49,6 +50,7 @@ def requeue(world: World, jobs: JobArrays, state: State, job: int) -> None:
     stop(world, state, job)
     state.now[0].n_preemptions += 1
     push_waiting(jobs, state, job, rule_key(world, jobs, state, job))
+    track(world, jobs, state, job, True)
 
 
 def recut_whole(world: World, jobs: JobArrays, state: State, gpu: int, config: int) -> None:
@@ -125,6 +127,9 @@ def recut(world: World, jobs: JobArrays, state: State, gpu: int, config: int) ->
     now_s = state.now[0].time_s
     state.config_s[state.gpu[gpu].config] += now_s - state.gpu[gpu].config_since_s
     state.gpu[gpu].config_since_s = now_s
+    for entry, amount in ((AT_CONFIG, 1), (AT_CONFIG + world.config.size, state.gpu[gpu].busy)):
+        state.tally[entry + state.gpu[gpu].config] -= amount
+        state.tally[entry + config] += amount
     state.gpu[gpu].config = config
     state.now[0].n_recuts += 1
     state.now[0].pending = 1

@@ -278,7 +278,7 @@ class ReferenceSimulator:
                 last_event_s = self.view.now_s
                 if self.n_arrived == len(self.jobs) and not self.view.in_system:
                     return self.result()
-                every = rule.every_events()
+                every = rule.every_events(len(self.view.gpus))
                 if rule.control is not None and every > 0 and self.n_events % every == 0:
                     self.control()
                 self.decide()

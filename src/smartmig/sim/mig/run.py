@@ -13,8 +13,9 @@ from smartmig.hardware.cuts import CutTable, cut_table
 from smartmig.hardware.model import GpuModel
 from smartmig.jit import is_cached
 from smartmig.policy.placement.rule import PlacementRule
+from smartmig.policy.repartition.planner import Planner
 from smartmig.policy.repartition.rule import RepartitionRule
-from smartmig.policy.view import SLOTS, JobArrays, State, World
+from smartmig.policy.view import SLOTS, JobArrays, Kernel, State, World
 from smartmig.sim.mig.kernel import (
     BAD_CHOICE,
     CHECK_DUE,
@@ -24,6 +25,7 @@ from smartmig.sim.mig.kernel import (
     controlled_engine,
     engine,
 )
+from smartmig.sim.mig.rollout import planned_stepper, rollout_engine
 from smartmig.sim.mig.world import Settings, build_jobs, build_world, fresh_state
 from smartmig.types import Floats, Jobs, Layout, Run, Segments
 
@@ -62,7 +64,7 @@ def simulate(
     if len(jobs) == 0:
         raise InputError("there are no jobs to run")
     cuts = cuts_of(cluster, policy.repartition)
-    world = build_world(cuts, policy.placement, settings)
+    world = build_world(cuts, policy.placement, settings, policy.repartition.counted)
     reachable = (*cuts.start, *policy.repartition.reachable(cuts))
     arrays = build_jobs(jobs, cuts, policy.placement, settings, reachable)
     state = fresh_state(world, len(jobs), cuts)
@@ -97,11 +99,15 @@ def open_gpus(world: World, state: State, placement: PlacementRule) -> None:
 def stepper(world: World, jobs: JobArrays, policy: Policy, cuts: CutTable) -> Callable[[State, int], int]:
     """The compiled engine as a function (state, events to pause at) -> status."""
     placement, repartition = policy.placement, policy.repartition
-    if repartition.control is None:
+    if isinstance(repartition, Planner):
+        built = engine(rule_name(placement), placement.kernels)
+        return planned_stepper(world, jobs, repartition, cuts, built, rollouts(placement, repartition))
+    if type(repartition).control is None:
         advance = engine(rule_name(placement), placement.kernels).advance
         return lambda state, pause_events: int(advance(world, jobs, state, math.inf, pause_events))
-    run = controlled_engine(rule_name(placement), placement.kernels, rule_name(repartition), repartition.control)
-    period_s, every_events, knobs = repartition.period_s(), repartition.every_events(), repartition.knobs(cuts)
+    run = controlled_engine(rule_name(placement), placement.kernels, rule_name(repartition), type(repartition).control)
+    period_s, every_events = repartition.period_s(), repartition.every_events(world.n_gpus)
+    knobs = repartition.knobs(cuts, world)
 
     def go_on(state: State, pause_events: int) -> int:
         if state.now["next_check_s"][0] == 0.0:
@@ -111,14 +117,22 @@ def stepper(world: World, jobs: JobArrays, policy: Policy, cuts: CutTable) -> Ca
     return go_on
 
 
+def rollouts(placement: PlacementRule, planner: Planner) -> Kernel:
+    """What the planner looks ahead with."""
+    base = planner.base_rule
+    return rollout_engine(rule_name(placement), placement.kernels, rule_name(base), type(base).control)
+
+
 def is_compiled(policy: Policy) -> bool:
     """Whether the policy's engine lies in the disk cache."""
     placement, repartition = policy.placement, policy.repartition
     built = engine(rule_name(placement), placement.kernels)
-    if repartition.control is None:
+    if isinstance(repartition, Planner):
+        return is_cached(rollouts(placement, repartition))
+    if type(repartition).control is None:
         return is_cached(built.advance)
     return is_cached(
-        controlled_engine(rule_name(placement), placement.kernels, rule_name(repartition), repartition.control)
+        controlled_engine(rule_name(placement), placement.kernels, rule_name(repartition), type(repartition).control)
     )
 
 

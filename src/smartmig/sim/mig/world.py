@@ -10,7 +10,9 @@ import numpy as np
 
 from smartmig.errors import NoSliceFits
 from smartmig.hardware.cuts import CutTable
-from smartmig.policy.placement.rule import PlacementRule
+from smartmig.hardware.layouts import sizes
+from smartmig.policy.encoding import AT_CONFIG
+from smartmig.policy.placement.rule import PlacementRule, throughput_class
 from smartmig.policy.view import (
     CONFIG,
     END,
@@ -51,7 +53,8 @@ class Settings:
     """of the policy's own draws"""
 
 
-def build_world(cuts: CutTable, rule: PlacementRule, settings: Settings) -> World:
+def build_world(cuts: CutTable, rule: PlacementRule, settings: Settings, counted: bool = False) -> World:
+    """`counted`: keep the running counts that learned policies read."""
     models = cuts.models
     power_w = np.zeros((len(models), SLOTS))
     share_level = np.zeros((len(models), SLOTS), dtype=np.int64)
@@ -70,11 +73,15 @@ def build_world(cuts: CutTable, rule: PlacementRule, settings: Settings) -> Worl
     widest = max(len(config.variants) for config in cuts.configs)
     config_cut = np.full((len(cuts.configs), widest), -1, dtype=np.int64)
     filled = [0] * len(cuts.configs)
-    for cut, (config, layout) in enumerate(variants):
+    for cut, (of_config, layout) in enumerate(variants):
         for placement in layout:
-            cut_class[cut, placement.start] = cuts.class_of(cuts.configs[config].model, placement.profile)
-        config_cut[config, filled[config]] = cut
-        filled[config] += 1
+            cut_class[cut, placement.start] = cuts.class_of(cuts.configs[of_config].model, placement.profile)
+        config_cut[of_config, filled[of_config]] = cut
+        filled[of_config] += 1
+    config_sizes = np.zeros((len(cuts.configs), len(SLICE_SIZES)), dtype=np.int64)
+    for index, config in enumerate(cuts.configs):
+        for size in sizes(models[config.model], config.variants[0]):
+            config_sizes[index, SLICE_SIZES.index(size)] += 1
     classes = np.zeros(len(cuts.classes), dtype=SLICE_CLASS)
     for index, (of_model, profile) in enumerate(cuts.classes):
         gpu = models[of_model]
@@ -86,6 +93,7 @@ def build_world(cuts: CutTable, rule: PlacementRule, settings: Settings) -> Worl
         drain=settings.drain,
         charge_after_release=settings.charge_after_release,
         record=settings.record,
+        counted=counted,
         seed=settings.seed,
         restart_s=float(settings.restart_s),
         recut_s=float(settings.recut_s),
@@ -95,6 +103,8 @@ def build_world(cuts: CutTable, rule: PlacementRule, settings: Settings) -> Worl
         slice_class=classes,
         config=np.array([(c.model, c.n_slices) for c in cuts.configs], dtype=CONFIG),
         config_cut=config_cut,
+        config_sizes=config_sizes,
+        config_compute=np.array([models[c.model].n_compute for c in cuts.configs]),
         cut_class=cut_class,
         knobs=np.array(rule.knobs() or (0.0,)),
     )
@@ -129,7 +139,10 @@ def build_jobs(
     spec["deadline_s"] = jobs.deadline_s
     spec["whole_s"] = jobs.run_s[rows, len(SLICE_SIZES) - 1 - np.argmax(finite[:, ::-1], axis=1)]
     spec["single_s"] = jobs.run_s[rows, np.argmax(finite, axis=1)]
-    return JobArrays(spec, run_s)
+    by_deadline = np.argsort(jobs.deadline_s, kind="stable")
+    spec["scaling"] = throughput_class(jobs.run_s) - 1
+    spec["deadline_rank"][by_deadline] = rows
+    return JobArrays(spec, run_s, by_deadline)
 
 
 def _why_homeless(jobs: Jobs, cuts: CutTable, job: int, offered: int, n_homeless: int) -> str:
@@ -148,7 +161,7 @@ def fresh_state(world: World, n_jobs: int, cuts: CutTable) -> State:
     n_slots = n_gpus * SLOTS
     n_levels = int(max(world.share_level.max(), world.size_level.max())) + 1
     job = np.zeros(n_jobs, dtype=JOB)
-    job["slot"] = job["next_slot"] = -1
+    job["slot"] = job["next_slot"] = job["cell"] = job["wait_bin"] = -1
     job["left"] = job["left_at_start"] = 1.0
     job["first_start_s"] = job["finish_s"] = np.nan
     slot = np.zeros(n_slots, dtype=SLOT)
@@ -166,6 +179,8 @@ def fresh_state(world: World, n_jobs: int, cuts: CutTable) -> State:
     end["place"] = -1
     now = np.zeros(1, dtype=NOW)
     now["next_end_s"] = np.inf
+    tally = np.zeros(AT_CONFIG + 2 * len(cuts.configs), dtype=np.int64)
+    tally[AT_CONFIG : AT_CONFIG + len(cuts.configs)] = np.bincount(cuts.start, minlength=len(cuts.configs))
     return State(
         now=now,
         job=job,
@@ -181,5 +196,7 @@ def fresh_state(world: World, n_jobs: int, cuts: CutTable) -> State:
         placed=np.zeros(n_slots, dtype=np.int64),
         running=np.zeros(n_slots, dtype=np.int64),
         config_s=np.zeros(len(cuts.configs)),
+        tally=tally,
+        flow=np.zeros(3),
         segment=np.zeros((4 * n_slots + 2 * n_jobs if world.record else 0, 4)),
     )

@@ -1,0 +1,93 @@
+"""A trained policy on disk: one small file of arrays with everything needed to trust it.
+
+`weights` is the network's vector (see `network.SHAPES`); `about` is JSON: what it is, the encoding it reads, what it
+was trained on, with which command. Reading refuses what does not fit, in one sentence.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from smartmig.atomic import atomic_write
+from smartmig.errors import InputError
+from smartmig.policy import encoding
+from smartmig.policy.network import n_weights
+from smartmig.types import Floats
+
+MEAN_FIELD = "mean-field"
+
+
+@dataclass(frozen=True)
+class About:
+    """What a policy file says of itself."""
+
+    kind: str
+    """which rule runs it"""
+    encoding: int
+    """`encoding.VERSION` it was trained with"""
+    gpus: tuple[str, ...]
+    """GPU models it was trained on, by id"""
+    placement: str
+    """placement rule it was trained with"""
+    preempt: bool
+    drain: bool
+    command: str
+    """makes this file"""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """every setting of the training run"""
+    scores: dict[str, float] = field(default_factory=dict)
+    """on validation days"""
+
+
+@dataclass(frozen=True)
+class PolicyFile:
+    about: About
+    weights: Floats
+
+
+def write_policy(path: Path, policy: PolicyFile) -> None:
+    """Atomic; the same policy gives the same bytes."""
+    buffer = io.BytesIO()
+    about = json.dumps(asdict(policy.about), sort_keys=True)
+    np.savez_compressed(buffer, weights=policy.weights.astype(np.float32), about=np.array(about))
+    with atomic_write(path, "wb") as file:
+        file.write(buffer.getvalue())
+
+
+def read_policy(path: Path, kind: str = MEAN_FIELD) -> PolicyFile:
+    """Raises `InputError` for a file that is missing, broken, of another kind or another encoding."""
+    try:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as arrays:
+            weights = np.asarray(arrays["weights"], dtype=np.float64)
+            raw = json.loads(str(arrays["about"]))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such policy file") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
+    except (KeyError, ValueError, EOFError, zipfile.BadZipFile, zipfile.zlib.error) as error:  # type: ignore[attr-defined]
+        raise InputError(f"{path}: not a policy file, or a damaged one ({type(error).__name__})") from None
+    known = {item.name for item in fields(About)}
+    if not isinstance(raw, dict) or not {"kind", "encoding", "gpus"} <= set(raw) or not set(raw) <= known:
+        raise InputError(f"{path}: not a policy file: its description lacks 'kind', 'encoding' or 'gpus'")
+    about = About(**{**raw, "gpus": tuple(raw["gpus"])})
+    if about.kind != kind:
+        raise InputError(f"{path}: holds a '{about.kind}' policy, needed is '{kind}'")
+    if about.encoding != encoding.VERSION:
+        raise InputError(
+            f"{path}: was trained with encoding {about.encoding}, this version reads encoding {encoding.VERSION}; "
+            f"train it anew with: {about.command}"
+        )
+    if weights.shape != (n_weights(),) or not np.isfinite(weights).all():
+        raise InputError(f"{path}: damaged: {weights.size} weights where {n_weights()} finite ones are needed")
+    return PolicyFile(about, weights)
+
+
+SHIPPED = Path(__file__).parent / "trained"
+"""Policies that come with the package."""

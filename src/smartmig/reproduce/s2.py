@@ -1,0 +1,81 @@
+r"""S2: one GPU, cut anew all day, against cuts that do not look at the jobs (arXiv 2606.25082).
+
+The baselines below were found on training days, out of every cut, pair of cuts and placement rule; to find them again:
+
+    python -c "from smartmig.reproduce.s2 import search; print(*search(print), sep='\n')"
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from smartmig.baselines import Found, Search, best_no_partition, best_static, best_twice_daily
+from smartmig.compare import Progress, Shard, run_shard
+from smartmig.reproduce.reproduction import ENERGY, ET, LATE, TARDINESS, Metric, Reproduction, Row
+from smartmig.scenario import ClusterSpec, PolicySpec, RuleSpec, Scenario
+
+GPUS = "1xa100-40gb"
+WORKLOAD: RuleSpec = {"id": "day", "multiplier": 2.5}
+"""an eighth of S3's load for eight GPUs; S2's own is not public"""
+PLACEMENTS = ("categorical-edf", "shortest-work", "edf-fastest", "edf-slowest", "llf-fastest", "llf-slowest")
+"""what each baseline may choose from: S3's best, ours, and S2's four as we read them"""
+
+NO_PARTITION = PolicySpec("shortest-work", "no-partition")
+STATIC = PolicySpec("shortest-work", {"id": "static", "mix": ("3",)})
+TWICE_DAILY = PolicySpec(
+    "shortest-work",
+    {"id": "twice-daily", "day_cut": "6", "night_cut": "2", "day_from_h": 5.0, "day_until_h": 17.0},
+)
+DYNAMIC = PolicySpec("shortest-work", "mean-field")
+"""who re-cuts: the shipped policy for one GPU"""
+
+GAIN = Metric("gain_pct", "gain of dynamic (%)", lambda _: math.nan, 1)
+"""by how much dynamic's ET lies below the row's, day by day; `against_dynamic` fills it"""
+MEASURED = (ENERGY, TARDINESS, LATE, ET)
+
+
+def table() -> Reproduction:
+    return Reproduction(
+        id="s2",
+        title="One GPU: dynamic cuts against no partition, the best static cut and the best two cuts a day",
+        source="S2: ET gains of 68, 31 and 26 %",
+        metrics=(*MEASURED, GAIN),
+        rows=(
+            _row("no partition", NO_PARTITION, "68"),
+            _row("best static cut, 4g+2g+1g", STATIC, "31"),
+            _row("best two cuts a day, 3g+2g+2g from 5 to 17 h, else 4g+3g", TWICE_DAILY, "26"),
+            _row(f"dynamic: {DYNAMIC.title}", DYNAMIC),
+        ),
+        differs="Gain: mean over the days of what dynamic saves of the row's ET that day, so its interval is paired; "
+        "the ratio of the mean ETs, where bad days weigh more, is to be read off the ET column. S2's load and "
+        "placement are not public. Ours: x2.5 days (an eighth of S3's load for eight GPUs), which overload a whole "
+        "GPU; each row has the best of six placement rules, cuts and hours on training days; shortest-work won every "
+        "time.",
+        days=200,
+    )
+
+
+def where() -> Search:
+    """Where the baselines are searched: the table's GPU and load, on training days."""
+    return Search(Scenario(version=1, cluster=ClusterSpec(GPUS), workload=WORKLOAD), PLACEMENTS)
+
+
+def search(progress: Progress) -> tuple[Found, Found, Found]:
+    """No partition, static and twice daily at their best; a minute or two."""
+    return best_no_partition(where(), progress), best_static(where(), progress), best_twice_daily(where(), progress)
+
+
+def against_dynamic(shard: Shard) -> Mapping[str, float]:
+    """The day under the row's policy, and what dynamic cuts gain on it; metric id -> value."""
+    summary = run_shard(shard)
+    values = {metric.id: metric.of(summary) for metric in MEASURED}
+    if shard.policy != DYNAMIC:
+        values[GAIN.id] = 100 * (1 - run_shard(replace(shard, policy=DYNAMIC)).et / summary.et)
+    return values
+
+
+def _row(label: str, policy: PolicySpec, gain_pct: str = "") -> Row:
+    published = {GAIN.id: gain_pct} if gain_pct else {}
+    return Row(label, policy, published, gpus=GPUS, workload=WORKLOAD, measure=against_dynamic)

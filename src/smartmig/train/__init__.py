@@ -1,0 +1,1 @@
+"""How policies learn: one algorithm, one file, its settings a dataclass on top. Needs the `train` extra (torch)."""

@@ -1,0 +1,110 @@
+"""Train, stop, go on, evaluate and use a policy, as a user does."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="pip install 'smartmig[train]'")
+
+SMARTMIG = Path(sys.executable).with_name("smartmig")
+SMALL = (
+    *("--gpus", "1xa100-40gb", "--multiplier", "1", "--pool", "2", "--days", "4", "--siblings", "2"),
+    *("--validation-days", "2", "--validate-every", "1", "--teacher-days", "2", "--teacher-epochs", "2"),
+)
+
+
+def smartmig(folder: Path, *args: object) -> subprocess.CompletedProcess[str]:
+    command = [str(SMARTMIG), *map(str, args)]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With a policy trained for two updates in it, `mine.npz`."""
+    place = tmp_path_factory.mktemp("learning")
+    done = smartmig(place, "train", "repartition", "-o", "mine.npz", *SMALL, "--iterations", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["updates"] == 2
+    assert len(told["curve"]) == 2
+    assert (place / "mine.npz").exists()
+    assert (place / "mine.ckpt").exists()
+    return place
+
+
+def test_train__resumed_after_a_kill_gives_the_same_policy(folder: Path) -> None:
+    whole = smartmig(folder, "train", "repartition", "-o", "whole.npz", *SMALL, "--iterations", "6")
+    assert whole.returncode == 0, whole.stderr
+    assert "on validation days after 6 updates" in whole.stdout
+    command = [str(SMARTMIG), "train", "repartition", "-o", "parts.npz", *SMALL, "--iterations", "6"]
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as first:
+        assert first.stderr is not None
+        for line in first.stderr:
+            if "1/6" in line:
+                first.send_signal(signal.SIGINT)
+                break
+        rest = first.stderr.read()
+        assert first.wait(60) == 130, rest
+    assert "Traceback" not in rest
+    assert "--resume goes on from parts.ckpt" in rest
+    again = smartmig(folder, "train", "repartition", "-o", "parts.npz", *SMALL, "--iterations", "6", "--resume")
+    assert again.returncode == 0, again.stderr
+    one, other = (folder / name for name in ("whole.npz", "parts.npz"))
+    assert weights(one) == weights(other)
+
+
+def weights(path: Path) -> bytes:
+    from smartmig.policy.policy_file import read_policy
+
+    return read_policy(path).weights.tobytes()
+
+
+def test_trained_policy__runs_and_is_evaluated(folder: Path) -> None:
+    assert smartmig(folder, "generate", "day", "--multiplier", "1", "-o", "day.csv").returncode == 0
+    where = ("--gpus", "1xa100-40gb")
+    own = ("--repartition", "mean-field", "--policy-file", "mine.npz")
+    done = smartmig(folder, "simulate", "--jobs", "day.csv", *where, *own, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["policy"] == "categorical-edf, mean-field"
+    done = smartmig(
+        folder, "evaluate", "--policy-file", "mine.npz", *where, "--multiplier", "1", "--seeds", "2", "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert [policy["name"] for policy in told["policies"]] == ["static mix, CEDF", "slice-count", "mean-field"]
+    assert told["trained_with"].startswith("smartmig train repartition -o mine.npz")
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("train", "repartition", "-o", "x.npz", "--days", "5", "--siblings", "2"), "--days must be a multiple"),
+        (("train", "repartition", "-o", "x.npz", "--teacher", "static"), "never re-cuts"),
+        (("train", "repartition", "-o", "x.npz", "--device", "tpu"), "--device: got 'tpu'"),
+        (("train", "repartition", "-o", "x.npz", *SMALL, "--resume"), "x.ckpt: cannot be read"),
+        (("evaluate", "--policy-file", "none.npz"), "none.npz: no such policy file"),
+        (("evaluate", "--policy-file", "day.txt"), "day.txt: not a policy file"),
+        (("evaluate", "--policy-file", "mine.npz", "--gpus", "2xa30", "--seeds", "1"), "trained on a100-40gb"),
+    ],
+)
+def test_bad_input__is_one_sentence(folder: Path, args: tuple[str, ...], says: str) -> None:
+    (folder / "day.txt").write_text("hello")
+    done = smartmig(folder, *args)
+    assert done.returncode == 2, done.stderr
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (folder / "x.npz").exists()
+
+
+@pytest.mark.parametrize("mode", [(), ("--recut", "drain", "--no-preempt")])
+def test_shipped_policy__runs_by_default(folder: Path, mode: tuple[str, ...]) -> None:
+    assert smartmig(folder, "generate", "day", "--multiplier", "2", "-o", "eight.csv").returncode == 0
+    done = smartmig(folder, "simulate", "--jobs", "eight.csv", "--repartition", "mean-field", *mode, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["n_repartitions"] > 0

@@ -1,0 +1,117 @@
+"""The network's kernels against torch, and what a policy file refuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from smartmig.errors import InputError
+from smartmig.hardware.cluster import parse_gpus
+from smartmig.policy import encoding
+from smartmig.policy.encoding import AT_CONFIG, N_FEATURES, describe
+from smartmig.policy.network import at_rows, n_weights, plan_of, rows
+from smartmig.policy.policy_file import SHIPPED, About, PolicyFile, read_policy, write_policy
+from smartmig.policy.repartition.mean_field import MeanField
+from smartmig.registry import PLACEMENTS, load
+from smartmig.sim.mig.run import Cluster, cuts_of
+from smartmig.sim.mig.world import Settings, build_world, fresh_state
+
+ABOUT = About(
+    "mean-field", encoding.VERSION, ("a100-40gb",), "shortest-work", True, False, "smartmig train repartition"
+)
+
+
+@pytest.mark.parametrize("gpu", ["a100-40gb", "a30", "h200-141gb"])
+def test_rows__equal_the_torch_mirror(gpu: str) -> None:
+    torch = pytest.importorskip("torch", reason="pip install 'smartmig[train]'")
+    from smartmig.train.network import MeanFieldNet
+
+    cluster = Cluster(parse_gpus(f"16x{gpu}", ""))
+    cuts = cuts_of(cluster, MeanField())
+    world = build_world(cuts, load(PLACEMENTS, "placement", "shortest-work")(), Settings(), counted=True)
+    state = fresh_state(world, 1, cuts)
+    rng = np.random.default_rng(3)
+    n_configs = len(cuts.configs)
+    count = rng.multinomial(16, np.full(n_configs, 1 / n_configs))
+    n_compute = cuts.models[0].n_compute
+    busy = np.array([rng.integers(0, n * n_compute + 1) for n in count])
+    state.tally[AT_CONFIG:] = np.concatenate([count, busy])
+    features = rng.normal(size=N_FEATURES).astype(np.float32)
+    net = MeanFieldNet(describe(cuts), n_compute, seed=1)
+    plan = plan_of(net.vector(), describe(cuts), np.ones(n_configs))
+    rows(world, state, plan, features.astype(np.float64), n_configs)
+    ours = plan[at_rows(n_configs) :].reshape(n_configs, n_configs)
+    present = np.flatnonzero(count)
+    with torch.no_grad():
+        gpus = torch.tensor(np.stack([count, busy]))[None]
+        at = torch.zeros(len(present), dtype=torch.int64)
+        logits = net(torch.tensor(features)[None], gpus, at, torch.tensor(present))
+    np.testing.assert_allclose(ours[present], torch.softmax(logits, dim=1).numpy(), atol=1e-5)
+    assert (ours[count == 0] == 0).all()
+
+
+def test_keep_top__keeps_the_likeliest_and_they_sum_to_one() -> None:
+    from smartmig.policy.network import keep_top
+
+    plan = np.array([0.0, 3.0, 1.0, 3.0, -np.inf])
+    keep_top(plan, 0, 5, 2)
+    np.testing.assert_allclose(plan, [0, 0.5, 0, 0.5, 0])
+    plan = np.array([5.0, -np.inf])
+    keep_top(plan, 0, 2, 3)
+    np.testing.assert_allclose(plan, [1, 0])
+
+
+def test_policy_file__comes_back_as_written(tmp_path: Path) -> None:
+    weights = np.arange(n_weights(), dtype=np.float32).astype(np.float64)
+    write_policy(tmp_path / "p.npz", PolicyFile(ABOUT, weights))
+    back = read_policy(tmp_path / "p.npz")
+    assert back.about == ABOUT
+    np.testing.assert_array_equal(back.weights, weights)
+
+
+@pytest.mark.parametrize(
+    ("about", "n", "says"),
+    [
+        (replace(ABOUT, encoding=99), n_weights(), "encoding 99, this version reads encoding"),
+        (replace(ABOUT, kind="placement"), n_weights(), "holds a 'placement' policy"),
+        (ABOUT, 7, "7 weights where"),
+    ],
+)
+def test_policy_file__that_does_not_fit_is_refused(tmp_path: Path, about: About, n: int, says: str) -> None:
+    write_policy(tmp_path / "p.npz", PolicyFile(about, np.zeros(n)))
+    with pytest.raises(InputError, match=says):
+        read_policy(tmp_path / "p.npz")
+
+
+def test_policy_file__missing_or_damaged_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such policy file"):
+        read_policy(tmp_path / "none.npz")
+    path = tmp_path / "p.npz"
+    write_policy(path, PolicyFile(ABOUT, np.random.default_rng(0).normal(size=n_weights())))
+    whole = path.read_bytes()
+    middle = len(whole) // 2
+    for broken in (b"", b"hello", whole[:200], whole[:middle], whole[:middle] + b"????" + whole[middle + 4 :]):
+        path.write_bytes(broken)
+        with pytest.raises(InputError, match=r"policy file|damaged"):
+            read_policy(path)
+
+
+def test_mean_field__refuses_a_card_of_another_size(tmp_path: Path) -> None:
+    path = tmp_path / "p.npz"
+    write_policy(path, PolicyFile(ABOUT, np.zeros(n_weights())))
+    rule = MeanField(policy_file=str(path))
+    cuts = cuts_of(Cluster(parse_gpus("2xa30", "")), rule)
+    world = build_world(cuts, load(PLACEMENTS, "placement", "shortest-work")(), Settings(), counted=True)
+    with pytest.raises(InputError, match="trained on a100-40gb, whose cuts differ from those of a30"):
+        rule.knobs(cuts, world)
+
+
+@pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.npz")), ids=lambda path: path.name)
+def test_shipped_policy__is_small_and_says_how_it_was_made(path: Path) -> None:
+    about = read_policy(path).about
+    assert path.stat().st_size < 100_000
+    assert about.command.startswith("smartmig train repartition")
+    assert about.scores["validation_et"] > 0
