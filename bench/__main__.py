@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from bench import bounds, engine, startup
+from bench import bounds, decision, engine, startup
 
-ALL = {**engine.BENCHMARKS, **startup.BENCHMARKS, **bounds.BENCHMARKS}
+ALL = {**engine.BENCHMARKS, **startup.BENCHMARKS, **bounds.BENCHMARKS, **decision.BENCHMARKS}
 
 
 def main() -> int:
