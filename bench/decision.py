@@ -1,4 +1,4 @@
-"""What one decision of the learned policy costs, from running counts to rows of probabilities, for few and many GPUs."""
+"""What one decision of the learned policy costs, from running counts to rows, for few GPUs and for many."""
 
 from __future__ import annotations
 
