@@ -148,7 +148,7 @@ def test_scenario__a_policy_without_layouts_begins_as_its_rule_does() -> None:
         (
             HEAD + "policies:\n  - placement: {id: shortest-work, size_prize: 1}\n",
             3,
-            "Known: size_price, energy_weight.$",
+            "Known: size_price, energy_weight, poor_scaling.$",
         ),
         (HEAD + "policies:\n  - placement: {id: shortest-work, kernels: 1}\n", 3, "no knob 'kernels'"),
         (HEAD + "policies:\n  - placement: {id: shortest-work, size_price: high}\n", 3, "size_price: .*valid number"),

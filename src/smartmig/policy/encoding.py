@@ -193,7 +193,8 @@ def recount(world: World, jobs: JobArrays, state: State) -> tuple[np.ndarray, Fl
         left = state.job["left"][job]
         spec = jobs.spec[job]
         count[spec["scaling"] * N_WORK + work_bin(left * spec["single_s"])] += 1
-        count[AT_DEADLINE + time_bin(spec["deadline_s"] - now["time_s"])] += 1
+        # Deadline against now + edge, as `turn_clock` compares: a difference would round the other way now and then.
+        count[AT_DEADLINE + sum(spec["deadline_s"] >= now["time_s"] + edge_s for edge_s in TIME_EDGES_S)] += 1
         if state.job["slot"][job] < 0:
             count[AT_WAIT + time_bin(left * spec["whole_s"])] += 1
     for gpu in state.gpu:
