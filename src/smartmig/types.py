@@ -57,6 +57,35 @@ class Jobs:
 
 
 @dataclass(frozen=True, eq=False)
+class GangJobs:
+    """Jobs that take whole GPUs, all at once and for their whole run, sorted by (submission, job id)."""
+
+    job_id: NDArray[np.str_]
+    """(n,) unique names"""
+    submit_s: Floats
+    """(n,) after `origin_s`"""
+    run_s: Floats
+    """(n,) true run time on a GPU of speed 1; only the engine and rules labelled oracle may look"""
+    limit_s: Floats
+    """(n,) requested time, at which a job is killed; inf = none asked for"""
+    n_gpus: Ints
+    """(n,) at least 1"""
+    gpu_model: NDArray[np.str_]
+    """(n,) models the job accepts, joined by `|`; empty = any"""
+    user: NDArray[np.str_]
+    """(n,) empty where the trace has none"""
+    group: NDArray[np.str_]
+    """(n,) partition, account or virtual cluster; empty where the trace has none"""
+    waited_s: Floats
+    """(n,) how long it waited where it was recorded; nan = unknown"""
+    origin_s: float
+    """time 0, in seconds since 1970 UTC"""
+
+    def __len__(self) -> int:
+        return int(self.submit_s.size)
+
+
+@dataclass(frozen=True, eq=False)
 class Run:
     """What happened to a job set under one policy."""
 
