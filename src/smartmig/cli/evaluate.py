@@ -14,7 +14,8 @@ from smartmig.compare import compare as run_comparison
 from smartmig.hardware.cluster import parse_gpus
 from smartmig.policy.policy_file import SHIPPED, read_policy
 from smartmig.policy.repartition.mean_field import shipped_name
-from smartmig.report.page import comparison_page
+from smartmig.report.page import Section, comparison_page
+from smartmig.report.preferences import N_DAYS, learned_preferences, preference_bars
 from smartmig.report.tables import comparison_json, comparison_table
 from smartmig.scenario import ClusterSpec, PolicySpec, Scenario
 from smartmig.sim.mig.run import cuts_of
@@ -65,7 +66,13 @@ def evaluate(
     with progress_bar() as tell:
         result = run_comparison(plan, tell, processes, bound)
     if report is not None:
-        comparison_page(report, result, sample_days(plan, result))
+        preferred = Section(
+            "What the policy prefers",
+            f"Share of the GPUs in each configuration under mean-field, mean over {min(N_DAYS, seeds)} days: blue is a "
+            "GPU cut into few slices, brown one cut into many.",
+            preference_bars(learned_preferences(plan, plan.policies[-1])),
+        )
+        comparison_page(report, result, sample_days(plan, result), [preferred])
         log(f"wrote {report}")
     if json_output:
         print_json({**comparison_json(result), "policy_file": str(path), "trained_with": about.command})
