@@ -13,7 +13,7 @@ from plotly.subplots import make_subplots
 from smartmig.hardware.cuts import CutTable
 from smartmig.policy.encoding import AT_EDGE
 from smartmig.policy.repartition.mean_field import MeanField
-from smartmig.report.theme import template
+from smartmig.report.theme import ramp, template
 from smartmig.scenario import PolicySpec, Scenario
 from smartmig.sim.mig.batch import Days, Played, Setting
 from smartmig.types import Floats, Ints
@@ -22,8 +22,6 @@ N_DAYS = 20
 CROWDING = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 """Edges of the crowding bins, in jobs in the system per GPU."""
 HOURS = 24
-RAMP = ("#08306b", "#2b7bba", "#6fb7d6", "#c2dcc0", "#f0d27a", "#e69f00", "#d55e00", "#8c2d04")
-"""Whole GPU to seven slices: from deep blue to brown, in steps of lightness that print well."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +98,7 @@ def preference_bars(found: Preferences) -> go.Figure:
         look = {
             "name": config,
             "legendgroup": config,
-            "marker": {"color": _colour(found.n_slices, at), "line": {"width": 0}},
+            "marker": {"color": ramp(at, len(found.configs)), "line": {"width": 0}},
             "hovertemplate": f"<b>{config}</b> %{{y:.1f}} % of the GPUs<br>%{{x}}<extra></extra>",
         }
         figure.add_bar(x=list(range(HOURS)), y=_percent(found.by_hour[:, at]), row=1, col=1, **look)
@@ -123,12 +121,3 @@ def preference_bars(found: Preferences) -> go.Figure:
 
 def _percent(shares: Floats) -> list[float]:
     return [round(100 * float(share), 2) for share in shares]
-
-
-def _colour(n_slices: tuple[int, ...], at: int) -> str:
-    """A hue of its own for every configuration, in the order of how finely they cut."""
-    place = at / max(1, len(n_slices) - 1) * (len(RAMP) - 1)
-    low = min(int(place), len(RAMP) - 2)
-    share = place - low
-    ends = [[int(RAMP[low + end][1 + 2 * part : 3 + 2 * part], 16) for part in range(3)] for end in (0, 1)]
-    return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in zip(*ends, strict=True))
