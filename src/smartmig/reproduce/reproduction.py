@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -11,7 +12,7 @@ from rich.table import Table
 
 from smartmig.compare import Progress, Shard, bound_shard, gather, n_workers, run_shard, worker_pool
 from smartmig.metrics.objective import energy_tardiness, minutes, watt_minutes
-from smartmig.metrics.statistics import Estimate, estimate
+from smartmig.metrics.statistics import Estimate, estimate, relative_change
 from smartmig.metrics.summary import Summary
 from smartmig.scenario import PolicySpec, RuleSpec, Scenario
 
@@ -30,6 +31,8 @@ ENERGY = Metric("energy_1e6_wmin", "energy (1e6 W·min)", lambda s: watt_minutes
 TARDINESS = Metric("mean_tardiness_min", "mean tardiness (min)", lambda s: minutes(s.mean_tardiness_s), 3)
 LATE = Metric("late_pct", "late (%)", lambda s: 100 * s.late_frac, 1)
 ET = Metric("et", "ET", lambda s: s.et, 3)
+GAIN = Metric("gain_pct", "ET gain (%)", lambda _: math.nan, 1)
+"""by how much the ET of the reproduction's `gainer` lies below the row's"""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,8 @@ class Reproduction:
     x: tuple[float, ...] = ()
     """for a figure over a number (GPUs): the rows' positions"""
     x_title: str = ""
+    gainer: int | None = None
+    """the row whose ET is set against every other row's, for GAIN"""
     parts_of_whole: bool = False
     """the metrics but the first are shares that add up to 100 %: a line each, drawn as one stack per row"""
 
@@ -74,8 +79,17 @@ class Result:
     days: int
 
     def estimate(self, row: int, metric: Metric) -> Estimate | None:
+        if metric is GAIN:
+            return self._gain_pct(row)
         values = self.values[row].get(metric.id)
         return None if values is None else estimate(values)
+
+    def _gain_pct(self, row: int) -> Estimate | None:
+        gainer = self.reproduction.gainer
+        if gainer is None or row == gainer:
+            return None
+        change = relative_change(self.values[gainer][ET.id], self.values[row][ET.id])
+        return Estimate(-100 * change.mean, 100 * change.half_width, change.n)
 
     def median(self, row: int, metric: Metric) -> float | None:
         values = self.values[row].get(metric.id)
@@ -108,7 +122,8 @@ def reproduce(what: Reproduction, days: int, first_seed: int, progress: Progress
             if row.measure is not None:
                 values.append({name: np.array([found[name] for found in results]) for name in results[0]})
             else:
-                values.append({m.id: np.array([m.of(summary) for summary in results]) for m in what.metrics})
+                simulated = [metric for metric in what.metrics if metric is not GAIN]
+                values.append({m.id: np.array([m.of(summary) for summary in results]) for m in simulated})
     return Result(what, tuple(values), days)
 
 
