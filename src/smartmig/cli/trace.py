@@ -20,7 +20,7 @@ from smartmig.workload.curves import SIZE_NAMES, Curve
 from smartmig.workload.jobs_csv import write_jobs
 from smartmig.workload.mix import parse_deadline
 from smartmig.workload.summary import QUANTILES, Summary, summarise
-from smartmig.workload.table import read_header
+from smartmig.workload.table import header_of, read_start
 from smartmig.workload.trace_report import TraceReport
 
 app = typer.Typer(help="Look at traces and turn them into job files.", no_args_is_help=True)
@@ -149,7 +149,7 @@ def _open_trace(
 
 def _guess(path: Path, table: Mapping[str, str], what: str) -> str:
     """The registered format whose columns the file has; for a near miss the error names the missing ones."""
-    header = set(read_header(path))
+    header = set(header_of(read_start(path)))
     missing: dict[str, list[str]] = {}
     for name in table:
         columns = sys.modules[load(table, what, name).__module__].REQUIRED

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields, replace
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from smartmig.types import Jobs
+from smartmig.types import Floats, GangJobs, Ints, Jobs
+
+AnyJobs = TypeVar("AnyJobs", Jobs, GangJobs)
 
 _DIGITS = re.compile(r"([0-9]+)")
+_LONGEST_INT = 18
 
 
 def natural_key(job_id: str) -> tuple[object, ...]:
@@ -27,23 +33,38 @@ def natural_key(job_id: str) -> tuple[object, ...]:
     return tuple(key)
 
 
-def in_order(jobs: Jobs) -> Jobs:
+def in_order(jobs: AnyJobs) -> AnyJobs:
     """The same jobs sorted by (arrival, job id)."""
-    order = np.argsort(jobs.arrive_s, kind="stable")
-    arrive_s = jobs.arrive_s[order]
-    # Only jobs that arrive together need the slow natural comparison.
-    starts = np.flatnonzero(np.concatenate(([True], arrive_s[1:] != arrive_s[:-1])))
-    ends = np.append(starts[1:], arrive_s.size)
-    for start, end in zip(starts[ends - starts > 1], ends[ends - starts > 1], strict=True):
-        group = order[start:end]
-        ids = jobs.job_id[group].tolist()
-        keys = [natural_key(job_id) for job_id in ids]
-        order[start:end] = group[sorted(range(len(ids)), key=keys.__getitem__)]
-    return Jobs(
-        jobs.job_id[order],
-        arrive_s,
-        jobs.deadline_s[order],
-        jobs.run_s[order],
-        jobs.kind[order],
-        jobs.memory_gb[order],
-    )
+    time_s = jobs.arrive_s if isinstance(jobs, Jobs) else jobs.submit_s
+    return taken(jobs, _order(time_s, jobs.job_id))
+
+
+def taken(jobs: AnyJobs, which: np.ndarray) -> AnyJobs:
+    """The jobs at these positions, or where this mask holds."""
+    columns = {field.name: getattr(jobs, field.name) for field in fields(jobs)}
+    return replace(jobs, **{name: value[which] for name, value in columns.items() if isinstance(value, np.ndarray)})
+
+
+def _order(time_s: Floats, job_id: NDArray[np.str_]) -> Ints:
+    order = np.argsort(time_s, kind="stable")
+    sorted_s = time_s[order]
+    # Only jobs that arrive together need their ids compared.
+    same = sorted_s[1:] == sorted_s[:-1]
+    tied = np.flatnonzero(np.concatenate((same, [False])) | np.concatenate(([False], same)))
+    if tied.size == 0:
+        return order
+    rows = order[tied]
+    ids = job_id[rows]
+    if _are_plain_numbers(ids):
+        order[tied] = rows[np.lexsort((ids.astype(np.int64), sorted_s[tied]))]
+    else:
+        keys = [(s, natural_key(name)) for s, name in zip(sorted_s[tied].tolist(), ids.tolist(), strict=True)]
+        order[tied] = rows[sorted(range(tied.size), key=keys.__getitem__)]
+    return order
+
+
+def _are_plain_numbers(ids: NDArray[np.str_]) -> bool:
+    """Digits without leading zeros, few enough for an integer: they need no key."""
+    if ids.dtype.itemsize // 4 > _LONGEST_INT or not np.strings.isdecimal(ids).all():
+        return False
+    return bool((ids.astype(np.int64).astype(np.str_) == ids).all())
