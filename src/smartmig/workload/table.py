@@ -17,7 +17,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -127,9 +127,11 @@ class Table:
     _bytes: Bytes
     """the file, and some zeros so that the window of a long cell ends inside"""
     _edges: Ints
-    """(n_rows, n_columns + 1) the byte before each cell and the one after the last"""
+    """(n_columns + 1, n_rows) the byte before each cell and the one after the last"""
     _quoted: bool
     """may cells stand in quotes"""
+    _seen: dict[str, tuple[list[str], Ints]] = field(default_factory=dict)
+    """what `_distinct` found"""
 
     @staticmethod
     def read(
@@ -159,8 +161,11 @@ class Table:
 
     @staticmethod
     def read_plain(path: Path, columns: Sequence[str], comment: str, *, strict: bool = True) -> Table:
-        """Read a file without a header whose cells stand between blanks; lines with the `comment` mark are no rows."""
-        lines = _lines_of(_single_blanks(read_bytes(path)), " ", comment)
+        """Read a file without a header whose cells stand between blanks; lines with the `comment` mark are no rows.
+
+        Texts come with the blanks around them.
+        """
+        lines = _lines_of(read_bytes(path), " ", comment)
         if lines.number.size == 0:
             raise InputError(f"{path}: no rows; expected lines of {len(columns)} fields")
         return _cut(path, lines, tuple(columns), "a row has", strict, quoted=False)
@@ -263,22 +268,36 @@ class Table:
         return values
 
     def mapped(self, column: str, meaning: Callable[[str], float], allowed: str) -> Floats:
-        """What each cell means, for columns that repeat few different cells; a meaning of nan is a mistake."""
-        start, stop = self._span(column)
-        cells = self._cells(column, _LONGEST_CELL_BYTES).tolist()
-        means = {cell: meaning(cell.decode(errors="replace")) for cell in dict.fromkeys(cells)}
-        values = np.array([means[cell] for cell in cells])
-        self.refuse_cells(column, np.isnan(values) | (stop - start > _LONGEST_CELL_BYTES), allowed)
+        """What each cell means, for columns that repeat their cells; a meaning of nan is a mistake."""
+        cells, which = self._distinct(column)
+        values = np.array([meaning(cell) for cell in cells])[which]
+        self.refuse_cells(column, np.isnan(values), allowed)
         return values
+
+    def translated(self, column: str, meaning: Callable[[str], str]) -> Texts:
+        """The same for a meaning in words."""
+        cells, which = self._distinct(column)
+        return np.array([meaning(cell) for cell in cells], dtype=np.str_)[which]
+
+    def _distinct(self, column: str) -> tuple[list[str], Ints]:
+        """The different cells of a column, and which of them each row has."""
+        if column not in self._seen:
+            start, stop = self._span(column)
+            most = _LONGEST_CELL_BYTES
+            self.refuse_where(stop - start > most, f"{column} has more than {most} bytes")
+            cells = self._cells(column, most).tolist()
+            place = {cell: at for at, cell in enumerate(dict.fromkeys(cells))}
+            which = np.fromiter(map(place.__getitem__, cells), np.int64, len(cells))
+            self._seen[column] = [cell.decode(errors="replace") for cell in place], which
+        return self._seen[column]
 
     def _span(self, column: str) -> tuple[Ints, Ints]:
         """Where the cells of a column start and stop, inside their quotes."""
         at = self.columns.index(column)
-        start, stop = self._edges[:, at] + 1, self._edges[:, at + 1].copy()
+        start, stop = self._edges[at] + 1, self._edges[at + 1]
         if self._quoted:
             quoted = (stop - start >= 2) & (self._bytes[start] == _QUOTE)
-            start += quoted
-            stop -= quoted
+            start, stop = start + quoted, stop - quoted
         return start, stop
 
     def _cell(self, column: str, row: int) -> str:
@@ -335,15 +354,18 @@ def _lines_of(raw: bytes, separator: str, comment: str = "") -> _Lines:
         raw += b"\n"
     data = np.frombuffer(raw + bytes(_LONGEST_CELL_BYTES), np.uint8)
     stop = np.flatnonzero(data == _NEWLINE)
-    start = np.concatenate((np.zeros(1, dtype=np.int64), stop[:-1] + 1))
     faults = _unreadable(raw)
-    is_separator = data == ord(separator)
-    if separator == "," and b'"' in raw:
-        inside, stray = _quotes(data, is_separator, start, stop)
-        is_separator &= ~inside
-        faults["not a CSV: a quote is not closed, or stands inside a cell"] = stray
-    separators = np.flatnonzero(is_separator)
-    n_separators = np.diff(np.searchsorted(separators, stop), prepend=0)
+    if separator == " ":
+        start, separators, n_separators = _between_blanks(data[: len(raw)], stop)
+    else:
+        start = np.concatenate((np.zeros(1, dtype=np.int64), stop[:-1] + 1))
+        is_separator = data == ord(separator)
+        if separator == "," and b'"' in raw:
+            inside, stray = _quotes(data, is_separator, start, stop)
+            is_separator &= ~inside
+            faults["not a CSV: a quote is not closed, or stands inside a cell"] = stray
+        separators = np.flatnonzero(is_separator)
+        n_separators = np.diff(np.searchsorted(separators, stop), prepend=0)
     filled = stop > start
     comments: tuple[str, ...] = ()
     if comment:
@@ -362,10 +384,14 @@ def _cut(path: Path, lines: _Lines, columns: tuple[str, ...], whose: str, strict
     """The lines as rows; one that cannot be cut into the columns is a mistake."""
     n_columns = len(columns)
     fits = lines.n_separators == n_columns - 1
-    # So the cells of rows that do not fit are empty.
-    edges = lines.start[:, None] - 1 + np.arange(n_columns + 1)
-    edges[fits, 1:-1] = lines.separators[np.repeat(fits, lines.n_separators)].reshape(-1, n_columns - 1)
-    edges[fits, -1] = lines.stop[fits]
+    if fits.all():
+        inner = lines.separators.reshape(-1, n_columns - 1).T
+    else:
+        # So the cells of rows that do not fit are empty.
+        inner = lines.start + np.arange(n_columns - 1)[:, None]
+        inner[:, fits] = lines.separators[np.repeat(fits, lines.n_separators)].reshape(-1, n_columns - 1).T
+    last = np.where(fits, lines.stop, lines.start + n_columns - 1)
+    edges = np.concatenate(((lines.start - 1)[None], inner, last[None]))
     rows = RowFilter(np.ones(fits.size, dtype=bool))
     quoted = quoted and bool((lines.data == _QUOTE).any())
     table = Table(path, columns, lines.comments, lines.number, rows, strict, lines.data, edges, quoted)
@@ -421,15 +447,18 @@ def _quotes(data: Bytes, is_separator: np.ndarray, start: Ints, stop: Ints) -> t
     return inside, np.union1d(stray, np.flatnonzero(inside[stop]) + 1)
 
 
-def _single_blanks(raw: bytes) -> bytes:
-    """The same lines with one blank between two cells and none at the ends."""
-    data = np.frombuffer(raw + b"\n", np.uint8)
-    data = np.where(data == _TAB, _BLANK, data).astype(np.uint8)
-    after_gap = np.concatenate(([True], (data[:-1] == _BLANK) | (data[:-1] == _NEWLINE)))
-    data = data[~((data == _BLANK) & after_gap)]
-    before_end = np.concatenate((data[1:] == _NEWLINE, [False]))
-    single: bytes = data[~((data == _BLANK) & before_end)].tobytes()
-    return single
+def _between_blanks(data: Bytes, stop: Ints) -> tuple[Ints, Ints, Ints]:
+    """For cells between blanks: the starts of the lines, the byte before each further cell, and how many of these."""
+    is_letter = (data != _NEWLINE) & (data != _BLANK) & (data != _TAB)
+    begins = is_letter.copy()
+    begins[1:] &= ~is_letter[:-1]
+    cells = np.flatnonzero(begins)
+    n_before = np.searchsorted(cells, stop)
+    n_cells = np.diff(n_before, prepend=0)
+    first = (n_before - n_cells)[n_cells > 0]
+    start = stop.copy()
+    start[n_cells > 0] = cells[first]
+    return start, np.delete(cells, first) - 1, np.maximum(n_cells - 1, 0)
 
 
 def _floats(cells: NDArray[np.bytes_]) -> Floats:

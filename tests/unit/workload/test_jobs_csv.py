@@ -45,6 +45,7 @@ def test_read__ties_are_in_natural_order(tmp_path: Path) -> None:
     jobs = read_jobs(written(tmp_path, f"{HEADER}\n{rows}"))
     assert jobs.job_id.tolist() == ["2", "10", "a", "job-9", "job-010", "job-10"]
     assert sorted(["9" * 5000, "1" + "0" * 5000], key=natural_key)[0] == "9" * 5000
+    assert sorted(["a1", "a", "ab", "a01", "a0", "b"], key=natural_key) == ["a", "a0", "a01", "a1", "ab", "b"]
 
 
 def test_read__columns_stand_in_any_order(tmp_path: Path) -> None:
