@@ -14,7 +14,17 @@ from smartmig.errors import InputError, UnknownName
 from smartmig.hardware.cuts import cut_table
 from smartmig.hardware.layouts import check_layout
 from smartmig.hardware.model import gpu_model
-from smartmig.registry import CURVE_SETS, PLACEMENTS, REPARTITIONS, REPRODUCTIONS, TRACES, WORKLOADS, load
+from smartmig.registry import (
+    CURVE_SETS,
+    GANG_TRACES,
+    PLACEMENTS,
+    REPARTITIONS,
+    REPRODUCTIONS,
+    REQUESTS,
+    TRACES,
+    WORKLOADS,
+    load,
+)
 from smartmig.scenario import placement_rule, repartition_rule, workload
 from smartmig.sim.mig.world import Settings, build_world
 from smartmig.workload.mix import JobMix
@@ -24,6 +34,8 @@ TABLES: dict[str, Mapping[str, str]] = {
     "repartition": REPARTITIONS,
     "workload": WORKLOADS,
     "trace format": TRACES,
+    "whole-GPU trace format": GANG_TRACES,
+    "request model": REQUESTS,
     "curve set": CURVE_SETS,
     "reproduction": REPRODUCTIONS,
 }
@@ -32,7 +44,16 @@ ENTRIES = [(what, name) for what, table in TABLES.items() for name in table]
 
 def test_registry__this_test_knows_every_table() -> None:
     tables = {name for name, value in vars(registry).items() if name.isupper() and isinstance(value, dict)}
-    assert tables == {"PLACEMENTS", "REPARTITIONS", "WORKLOADS", "TRACES", "CURVE_SETS", "REPRODUCTIONS"}
+    assert tables == {
+        "PLACEMENTS",
+        "REPARTITIONS",
+        "WORKLOADS",
+        "TRACES",
+        "GANG_TRACES",
+        "REQUESTS",
+        "CURVE_SETS",
+        "REPRODUCTIONS",
+    }
 
 
 @pytest.mark.parametrize(("what", "name"), ENTRIES)
@@ -88,9 +109,10 @@ def test_workload__builds_with_default_knobs(name: str) -> None:
     np.testing.assert_array_equal(jobs.arrive_s, workload(name).jobs(0).arrive_s)
 
 
-@pytest.mark.parametrize("name", TRACES)
-def test_trace__first_field_is_the_path(name: str) -> None:
-    assert fields(load(TRACES, "trace format", name))[0].name == "path"
+@pytest.mark.parametrize("table", [TRACES, GANG_TRACES])
+def test_trace__first_field_is_the_path(table: Mapping[str, str]) -> None:
+    for name in table:
+        assert fields(load(table, "trace format", name))[0].name == "path"
 
 
 @pytest.mark.parametrize("name", REPRODUCTIONS)
@@ -115,6 +137,8 @@ def test_reproduction__carries_its_own_id(name: str) -> None:
         ("repartition", "slicecount", "slice-count"),
         ("workload", "fixedrate", "fixed-rate"),
         ("trace format", "opnb", "openb"),
+        ("whole-GPU trace format", "sact", "sacct"),
+        ("request model", "menu-2h", "menu-1h"),
         ("reproduction", "s3-fig-12", "s3-fig12"),
     ],
 )
