@@ -387,11 +387,11 @@ def _cut(path: Path, lines: _Lines, columns: tuple[str, ...], whose: str, strict
     if fits.all():
         inner = lines.separators.reshape(-1, n_columns - 1).T
     else:
-        # So the cells of rows that do not fit are empty.
-        inner = lines.start + np.arange(n_columns - 1)[:, None]
+        inner = np.tile(np.arange(n_columns - 1)[:, None], fits.size)
         inner[:, fits] = lines.separators[np.repeat(fits, lines.n_separators)].reshape(-1, n_columns - 1).T
-    last = np.where(fits, lines.stop, lines.start + n_columns - 1)
-    edges = np.concatenate(((lines.start - 1)[None], inner, last[None]))
+    # A row that does not fit gets empty cells, somewhere at the start of the file.
+    before, behind = np.where(fits, lines.start - 1, -1), np.where(fits, lines.stop, n_columns - 1)
+    edges = np.concatenate((before[None], inner, behind[None]))
     rows = RowFilter(np.ones(fits.size, dtype=bool))
     quoted = quoted and bool((lines.data == _QUOTE).any())
     table = Table(path, columns, lines.comments, lines.number, rows, strict, lines.data, edges, quoted)
@@ -466,7 +466,8 @@ def _floats(cells: NDArray[np.bytes_]) -> Floats:
     # Python reads "1_000" as a number; no other program that reads the file would.
     if not (cells.view(np.uint8) == ord("_")).any():
         try:
-            return np.where(cells == b"", b"nan", cells).astype(np.float64)
+            is_empty = cells == b""
+            return (np.where(is_empty, b"nan", cells) if is_empty.any() else cells).astype(np.float64)
         except ValueError:
             pass
     return np.array([_float(cell) for cell in cells.tolist()])

@@ -52,6 +52,15 @@ def test_checks__look_only_at_rows_that_are_in(tmp_path: Path) -> None:
     assert found.report({}).skipped == {"a step": 1, "too long for anyone": 1}
 
 
+def test_ragged_rows__at_the_end_of_a_wide_file_are_harmless(tmp_path: Path) -> None:
+    names = ["a", "b", *(f"c{at}" for at in range(2000))]
+    wide = ",".join(["é" * 256, *names[1:]])
+    found = table(tmp_path, f'{",".join(names)}\n{wide}\n"x"')
+    assert found.texts("a")[0] == "é" * 256
+    assert found.texts("c1999")[found.rows.keep].tolist() == ["c1999"]
+    assert found.rows.broken == {"other than 2002 fields": (3,)}
+
+
 def test_numbers__whole_and_from_a_limit_up(tmp_path: Path) -> None:
     found = table(tmp_path, "a,b\n 1 ,1\n-1,1\n1.5,1\n  ,1\n0,1\n")
     values = found.numbers("a", at_least=0, whole=True, empty=math.inf)
