@@ -7,10 +7,10 @@ import tempfile
 from pathlib import Path
 
 from smartmig.cli.demo import DEMO
-from smartmig.compare import compare, sample_day
+from smartmig.compare import compare, learned_preferences, sample_day
 from smartmig.report.figures import slice_timeline
 from smartmig.report.page import Section, comparison_page, write_page
-from smartmig.report.preferences import learned_preferences, preference_bars
+from smartmig.report.preferences import preference_bars
 from smartmig.scenario import ClusterSpec, PolicySpec, Scenario
 
 HERE = Path(__file__).parent

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from smartmig.compare import learned_preferences
 from smartmig.hardware.cluster import parse_gpus
 from smartmig.policy.encoding import AT_EDGE, N_FEATURES
 from smartmig.policy.repartition.mean_field import MeanField
 from smartmig.report.preferences import (
     CROWDING,
     crowding_labels,
-    learned_preferences,
     preference_bars,
     preferences,
 )

@@ -9,14 +9,14 @@ import typer
 
 from smartmig.cli.console import Json, log, output, prepare_place, print_json, progress_bar
 from smartmig.cli.options import Gpus, PolicyFile, Preempt, Recut, RecutMode, rule_spec, with_policy_file
-from smartmig.compare import BoundChoice, sample_days
+from smartmig.compare import PREFERENCE_DAYS, BoundChoice, learned_preferences, sample_days
 from smartmig.compare import compare as run_comparison
 from smartmig.hardware.cluster import parse_gpus
 from smartmig.metrics.statistics import relative_change
 from smartmig.policy.policy_file import SHIPPED, read_policy
 from smartmig.policy.repartition.mean_field import shipped_name
 from smartmig.report.page import Section, comparison_page
-from smartmig.report.preferences import N_DAYS, learned_preferences, preference_bars
+from smartmig.report.preferences import preference_bars
 from smartmig.report.tables import comparison_json, comparison_table, estimate_json
 from smartmig.scenario import ClusterSpec, PolicySpec, Scenario
 from smartmig.sim.mig.run import cuts_of
@@ -69,8 +69,8 @@ def evaluate(
     if report is not None:
         preferred = Section(
             "What the policy prefers",
-            f"Share of the GPUs in each configuration under mean-field, mean over {min(N_DAYS, seeds)} days: blue is a "
-            "GPU cut into few slices, brown one cut into many.",
+            f"Share of the GPUs in each configuration under mean-field, mean over {min(PREFERENCE_DAYS, seeds)} days: "
+            "blue is a GPU cut into few slices, brown one cut into many.",
             preference_bars(learned_preferences(plan, plan.policies[-1])),
         )
         comparison_page(report, result, sample_days(plan, result), [preferred])

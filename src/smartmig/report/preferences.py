@@ -12,13 +12,10 @@ from plotly.subplots import make_subplots
 
 from smartmig.hardware.cuts import CutTable
 from smartmig.policy.encoding import AT_EDGE
-from smartmig.policy.repartition.mean_field import MeanField
 from smartmig.report.theme import ramp, template
-from smartmig.scenario import PolicySpec, Scenario
-from smartmig.sim.mig.batch import Days, Played, Setting
+from smartmig.sim.mig.batch import Played
 from smartmig.types import Floats, Ints
 
-N_DAYS = 20
 CROWDING = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 """Edges of the crowding bins, in jobs in the system per GPU."""
 HOURS = 24
@@ -37,18 +34,6 @@ class Preferences:
     """(len(CROWDING) + 1, n_configs)"""
     crowding_frac: Floats
     """(len(CROWDING) + 1,) how much of the time it is that crowded"""
-
-
-def learned_preferences(plan: Scenario, policy: PolicySpec, n_days: int = N_DAYS) -> Preferences:
-    """Play the plan's first days under its mean-field policy and look at every decision."""
-    rules = policy.policy()
-    if not isinstance(rules.repartition, MeanField):
-        raise TypeError(f"preferences are a mean-field policy's, got {type(rules.repartition).__name__}")
-    seeds = range(plan.first_seed, plan.first_seed + min(n_days, plan.seeds))
-    setting = Setting(plan.cluster_for(policy), rules.placement, policy.settings())
-    days = Days(setting, [plan.jobs(seed) for seed in seeds])
-    weights = rules.repartition.policy(days.world).weights
-    return preferences(days.play(range(len(seeds)), weights, rule=rules.repartition), days.cuts)
 
 
 def preferences(played: Played, cuts: CutTable) -> Preferences:
