@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
 import hypothesis
+import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 # Compiled kernels make the first example slow; the machines are noisy.
 hypothesis.settings.register_profile("smartmig", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("smartmig")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _ctrl_c_is_heard() -> None:
+    """A suite started in the background ignores Ctrl-C, and so would every program it starts; some tests press it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
