@@ -58,7 +58,7 @@ class TightestSlice(EarliestDeadlineFirst):
 
     kernels: ClassVar[Kernels] = Kernels(key=by_deadline, choose=choose)
 
-    def knobs(self) -> tuple[float, ...]:
+    def knobs(self, world: World) -> tuple[float, ...]:  # noqa: ARG002
         return (self.margin_s,)
 
     def plain_choose(self, view: PlainView, job: int) -> PlainSlice | None:

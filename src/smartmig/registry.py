@@ -17,6 +17,7 @@ PLACEMENTS: Mapping[str, str] = {
     "marginal-et": "smartmig.policy.placement.marginal_et:MarginalEt",
     "categorical-edf": "smartmig.policy.placement.categorical_edf:CategoricalEdf",
     "shortest-work": "smartmig.policy.placement.shortest_work:ShortestWork",
+    "learned": "smartmig.policy.placement.learned:Learned",
     "random-slice": "smartmig.policy.placement.random_slice:RandomSlice",
     "earliest-finish": "smartmig.policy.placement.earliest_finish:EarliestFinish",
     "earliest-finish-waiting": "smartmig.policy.placement.earliest_finish_waiting:EarliestFinishWaiting",

@@ -81,6 +81,28 @@ def test_trained_policy__runs_and_is_evaluated(folder: Path) -> None:
     assert told["trained_with"].startswith("smartmig train repartition -o mine.npz")
 
 
+def test_train__imitates_a_planner(folder: Path) -> None:
+    teacher = "planner:n_samples=2,n_candidates=4,horizon_s=300,every=8"
+    args = ("-o", "planned.npz", *SMALL, "--teacher", teacher, "--iterations", "1", "--json")
+    done = smartmig(folder, "train", "repartition", *args)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["updates"] == 1
+
+
+def test_train__placement_is_found_resumed_and_used(folder: Path) -> None:
+    small = ("--gpus", "1xa100-40gb", "--multiplier", "1", "--pool", "2", "--days", "1", "--validation-days", "1")
+    small += ("--candidates", "4", "--elite", "2", "--generations", "2")
+    done = smartmig(folder, "train", "placement", "-o", "prices.npz", *small, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["rounds"] == 2
+    done = smartmig(folder, "train", "placement", "-o", "prices.npz", *small, "--resume")
+    assert done.returncode == 0, done.stderr
+    assert smartmig(folder, "generate", "day", "--multiplier", "1", "-o", "day.csv").returncode == 0
+    own = ("--gpus", "1xa100-40gb", "--placement", "learned:policy_file=prices.npz")
+    done = smartmig(folder, "simulate", "--jobs", "day.csv", *own, "--json")
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize(
     ("args", "says"),
     [

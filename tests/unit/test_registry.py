@@ -11,9 +11,11 @@ import pytest
 
 from smartmig import registry
 from smartmig.errors import InputError, UnknownName
+from smartmig.hardware.cluster import parse_gpus
 from smartmig.hardware.cuts import cut_table
 from smartmig.hardware.layouts import check_layout
 from smartmig.hardware.model import gpu_model
+from smartmig.policy.repartition.static import Static
 from smartmig.registry import (
     CURVE_SETS,
     GANG_TRACES,
@@ -26,6 +28,7 @@ from smartmig.registry import (
     load,
 )
 from smartmig.scenario import placement_rule, repartition_rule, workload
+from smartmig.sim.mig.run import Cluster, cuts_of
 from smartmig.sim.mig.world import Settings, build_world
 from smartmig.workload.mix import JobMix
 
@@ -74,7 +77,8 @@ def test_placement__builds_with_default_knobs(name: str) -> None:
     # A dataclass without a docstring shows its signature instead.
     assert about
     assert not about.startswith(f"{type(rule).__name__}(")
-    assert all(isinstance(number, (int, float)) for number in rule.knobs())
+    cuts = cuts_of(Cluster(parse_gpus("1xa100-40gb")), Static())
+    assert np.isfinite(build_world(cuts, rule, Settings()).knobs).all()
     run_s = np.array([[60.0, 30.0, 20.0, 15.0, 9.0], [np.inf, np.inf, np.inf, np.inf, 5.0]])
     assert rule.groups(run_s).shape == (2,)
 

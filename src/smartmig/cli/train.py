@@ -10,24 +10,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import typer
 
 from smartmig.cli import STOPPED
 from smartmig.cli.console import Json, log, output, prepare_place, print_json, progress_bar
-from smartmig.cli.options import Gpus, Preempt, Recut, RecutMode, rule_spec, with_flags
+from smartmig.cli.options import Gpus, Layouts, Preempt, Recut, RecutMode, rule_spec, with_flags
+from smartmig.compare import Progress
 from smartmig.errors import InputError
-from smartmig.hardware.cluster import parse_gpus
+from smartmig.hardware.cluster import parse_gpus, parse_layouts
 from smartmig.scenario import placement_rule, repartition_rule
 from smartmig.sim.mig.run import Cluster
 from smartmig.sim.mig.world import Settings
-from smartmig.train.settings import Training
+from smartmig.train.placement import PriceSearch
+from smartmig.train.settings import PlacementTraining, Training
 from smartmig.workload.diurnal import DiurnalDay
 from smartmig.workload.mix import parse_deadline
-
-if TYPE_CHECKING:
-    from smartmig.train.repartition import Trainer
 
 app = typer.Typer(help="Train policies of your own.", no_args_is_help=True)
 
@@ -81,8 +80,10 @@ def repartition(
     if resume:
         trainer.load(checkpoint)
     command = shlex.join(["smartmig", *(word for word in sys.argv[1:] if word != "--resume")])
-    with _interruptible() as stopped:
-        _train(trainer, to, checkpoint, command, placement, stopped)
+    with _interruptible() as stopped, progress_bar() as tell:
+        trainer.imitate(lambda what, done, of, how: tell(f"{what} {how}", done, of))
+        _train(trainer, settings.iterations, to, tell, stopped)
+        trainer.export(to, command, placement)
     if json_output:
         scores = {"validation_et": trainer.best_et, "updates": trainer.iteration, "policy_file": str(to)}
         print_json({**scores, "curve": trainer.curve})
@@ -93,15 +94,71 @@ def repartition(
         raise SystemExit(STOPPED)
 
 
-def _train(trainer: Trainer, to: Path, checkpoint: Path, command: str, placement: str, stopped: list[int]) -> None:
-    total = trainer.training.iterations
+@app.command("placement")
+@with_flags(PlacementTraining)
+def placement(
+    to: Annotated[Path, typer.Option("-o", "--output", help="Policy file to write (.npz).")],
+    settings: PlacementTraining,
+    gpus: Gpus = "8xa100-40gb",
+    layouts: Layouts = None,
+    repartition: Annotated[str, typer.Option(help="Repartition rule to train with.")] = "static",
+    recut: RecutMode = Recut.paper,
+    preempt: Preempt = True,
+    multiplier: Annotated[float, typer.Option(help="Load of the training days (20 for 8 GPUs).")] = 20.0,
+    deadline: Annotated[str, typer.Option(help="LOW:HIGH slack of the deadlines.")] = "1:1.5",
+    threads: Annotated[int | None, typer.Option(min=1, help="Days run at once; default: one per core.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint beside the output.")] = False,
+    json_output: Json = False,
+) -> None:
+    """Train a placing policy: find the prices of slices by cross-entropy search on whole days.
+
+    A checkpoint lies beside the output (.ckpt); Ctrl-C keeps it and the best policy so far.
+    """
+    prepare_place(to)
+    cards = parse_gpus(gpus, "--gpus")
+    day = DiurnalDay(multiplier=multiplier, deadline=parse_deadline(deadline, "--deadline"))
+    cutting = repartition_rule(rule_spec(repartition, "--repartition"), "--repartition")
+    cluster = Cluster(cards, None if layouts is None else parse_layouts(layouts, cards, "--layouts"))
+    world = Settings(preempt=preempt, drain=recut is Recut.drain)
+    log(f"making {settings.pool + settings.validation_days} days and compiling ...")
+    search = PriceSearch(cluster, cutting, world, day.jobs, settings, threads)
+    if resume:
+        search.load(to.with_suffix(".ckpt"))
+    command = shlex.join(["smartmig", *(word for word in sys.argv[1:] if word != "--resume")])
+    with _interruptible() as stopped, progress_bar() as tell:
+        _train(search, settings.generations, to, tell, stopped)
+        search.export(to, command, repartition)
+    if json_output:
+        scores = {"validation_score": search.best_score, "rounds": search.iteration, "policy_file": str(to)}
+        print_json({**scores, "curve": search.curve})
+    else:
+        output().print(f"{to}: score {search.best_score:.4f} on validation days after {search.iteration} rounds")
+    if stopped:
+        log(f"stopped; --resume goes on from {to.with_suffix('.ckpt')}")
+        raise SystemExit(STOPPED)
+
+
+class Trainable(Protocol):
+    """What can be trained round by round."""
+
+    iteration: int
+
+    def update(self) -> dict[str, float]: ...
+
+    def save(self, path: Path) -> None: ...
+
+
+def _train(trainer: Trainable, total: int, to: Path, tell: Progress, stopped: list[int]) -> None:
+    """Go on until all rounds are done or somebody presses Ctrl-C, with a checkpoint now and then and at the end."""
+    checkpoint = to.with_suffix(".ckpt")
     saved_s = time.monotonic()
-    with progress_bar() as tell, _tensorboard(to) as board:
-        trainer.imitate(lambda what, done, of, how: tell(f"{what} {how}", done, of))
+    best = ""
+    with _tensorboard(to) as board:
         while trainer.iteration < total and not stopped:
             row = trainer.update()
-            what = f"ET {row['train_et']:.3f}, best on validation {trainer.best_et:.4f}"
-            tell(what, trainer.iteration, total)
+            now, validated = (row.get(f"{days}_et", row.get(f"{days}_score")) for days in ("train", "validation"))
+            best = best if validated is None else f", {validated:.4f} on validation days"
+            tell(f"ET {now:.3f}{best}", trainer.iteration, total)
             if board is not None:
                 for name, value in row.items():
                     board.add_scalar(name, value, trainer.iteration)
@@ -109,7 +166,6 @@ def _train(trainer: Trainer, to: Path, checkpoint: Path, command: str, placement
                 trainer.save(checkpoint)
                 saved_s = time.monotonic()
     trainer.save(checkpoint)
-    trainer.export(to, command, placement)
 
 
 @contextmanager

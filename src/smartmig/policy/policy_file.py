@@ -1,7 +1,7 @@
 """A trained policy on disk: one small file of arrays with everything needed to trust it.
 
-`weights` is the network's vector (see `network.SHAPES`); `about` is JSON: what it is, the encoding it reads, what it
-was trained on, with which command. Reading refuses what does not fit, in one sentence.
+`weights` is the network's vector (`network.SHAPES`, `prices.SHAPES`); `about` is JSON: what it is, the encoding it
+reads, what it was trained on, with which command. Reading refuses what does not fit, in one sentence.
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ from smartmig.atomic import atomic_write
 from smartmig.errors import InputError
 from smartmig.policy import encoding
 from smartmig.policy.network import n_weights
+from smartmig.policy.prices import n_price_weights
 from smartmig.types import Floats
 
 MEAN_FIELD = "mean-field"
+PRICES = "prices"
+N_WEIGHTS = {MEAN_FIELD: n_weights(), PRICES: n_price_weights()}
 
 
 @dataclass(frozen=True)
@@ -84,8 +87,9 @@ def read_policy(path: Path, kind: str = MEAN_FIELD) -> PolicyFile:
             f"{path}: was trained with encoding {about.encoding}, this version reads encoding {encoding.VERSION}; "
             f"train it anew with: {about.command}"
         )
-    if weights.shape != (n_weights(),) or not np.isfinite(weights).all():
-        raise InputError(f"{path}: damaged: {weights.size} weights where {n_weights()} finite ones are needed")
+    needed = N_WEIGHTS[kind]
+    if weights.shape != (needed,) or not np.isfinite(weights).all():
+        raise InputError(f"{path}: damaged: {weights.size} weights where {needed} finite ones are needed")
     return PolicyFile(about, weights)
 
 

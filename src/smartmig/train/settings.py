@@ -58,3 +58,40 @@ class Training:
             raise InputError(f"--pool must hold at least {self.days // self.siblings} days, got {self.pool}")
         if not 0 < self.sample_share <= 1:
             raise InputError(f"--sample-share must lie in (0, 1], got {self.sample_share:g}")
+
+
+@dataclass(frozen=True)
+class PlacementTraining:
+    """How the prices of a placing policy are found: by cross-entropy search over whole days."""
+
+    generations: int = 60
+    """rounds of the search"""
+    candidates: int = 32
+    """sets of prices tried in each"""
+    elite: int = 8
+    """of these, the best shape the next round"""
+    days: int = 12
+    """days each is tried on, the same for all of a round"""
+    pool: int = 128
+    """different training days"""
+    spread: float = 0.5
+    """of the logarithms at the beginning; those of waiting and of the queue's order begin with three times as much"""
+    late_weight: float = 0.0
+    """what a late job costs beside ET, per share of all jobs"""
+    validation_days: int = 40
+    """days the best prices are chosen on"""
+    validate_every: int = 5
+    """rounds between two looks at them"""
+    seed: int = 0
+    """of the draws"""
+
+    def __post_init__(self) -> None:
+        for name, least in (("generations", 0), ("candidates", 4), ("elite", 2), ("days", 1), ("pool", 1)):
+            if getattr(self, name) < least:
+                raise InputError(f"--{name} must be at least {least}, got {getattr(self, name)}")
+        if self.elite > self.candidates:
+            raise InputError(f"--elite must be at most --candidates ({self.candidates}), got {self.elite}")
+        if self.days > self.pool:
+            raise InputError(f"--days must be at most --pool ({self.pool}), got {self.days}")
+        if not self.spread > 0:
+            raise InputError(f"--spread must be above 0, got {self.spread:g}")

@@ -85,7 +85,7 @@ class MarginalEt(EarliestDeadlineFirst):
 
     kernels: ClassVar[Kernels] = Kernels(by_deadline, choose)
 
-    def knobs(self) -> tuple[float, ...]:
+    def knobs(self, world: World) -> tuple[float, ...]:  # noqa: ARG002
         return (self.energy_weight,)
 
     def plain_choose(self, view: PlainView, job: int) -> PlainSlice | None:

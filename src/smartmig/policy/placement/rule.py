@@ -34,8 +34,11 @@ class PlacementRule(Protocol):
 
     kernels: ClassVar[Kernels]
 
-    def knobs(self) -> tuple[float, ...]:
-        """Numbers the kernels read from `World.knobs`."""
+    counted: ClassVar[bool]
+    """whether the rule reads the running counts of `policy/encoding.py`"""
+
+    def knobs(self, world: World) -> tuple[float, ...]:
+        """Numbers the kernels read from `World.knobs`; the world given has none yet."""
         ...
 
     def groups(self, run_s: Floats) -> Ints:
@@ -52,7 +55,9 @@ class PlacementRule(Protocol):
 class EarliestDeadlineFirst:
     """The parts most rules share: jobs by deadline, one group, no knobs."""
 
-    def knobs(self) -> tuple[float, ...]:
+    counted: ClassVar[bool] = False
+
+    def knobs(self, world: World) -> tuple[float, ...]:  # noqa: ARG002
         return ()
 
     def groups(self, run_s: Floats) -> Ints:

@@ -74,7 +74,7 @@ class ShortestWork(EarliestDeadlineFirst):
 
     kernels: ClassVar[Kernels] = Kernels(by_remaining_work, choose, busy_share_level)
 
-    def knobs(self) -> tuple[float, ...]:
+    def knobs(self, world: World) -> tuple[float, ...]:  # noqa: ARG002
         return (self.size_price, self.energy_weight, self.poor_scaling)
 
     def groups(self, run_s: Floats) -> Ints:

@@ -87,13 +87,13 @@ def build_world(cuts: CutTable, rule: PlacementRule, settings: Settings, counted
         gpu = models[of_model]
         times = gpu.create_s[profile.compute], gpu.destroy_s[profile.compute]
         classes[index] = (profile.compute, profile.memory_slices, of_model, *times)
-    return World(
+    world = World(
         n_gpus=len(cuts.gpu_model),
         preempt=settings.preempt,
         drain=settings.drain,
         charge_after_release=settings.charge_after_release,
         record=settings.record,
-        counted=counted,
+        counted=counted or rule.counted,
         seed=settings.seed,
         restart_s=float(settings.restart_s),
         recut_s=float(settings.recut_s),
@@ -106,8 +106,9 @@ def build_world(cuts: CutTable, rule: PlacementRule, settings: Settings, counted
         config_sizes=config_sizes,
         config_compute=np.array([models[c.model].n_compute for c in cuts.configs]),
         cut_class=cut_class,
-        knobs=np.array(rule.knobs() or (0.0,)),
+        knobs=np.zeros(1),
     )
+    return world._replace(knobs=np.array(rule.knobs(world) or (0.0,), dtype=np.float64))
 
 
 def build_jobs(
