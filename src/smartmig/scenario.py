@@ -17,9 +17,11 @@ from pydantic.dataclasses import dataclass as strict_dataclass
 
 from smartmig.errors import InputError, SmartmigError, UnknownName
 from smartmig.hardware.cluster import parse_gpus, parse_layouts
+from smartmig.policy.allocation.rule import AllocationRule
 from smartmig.policy.placement.rule import PlacementRule
 from smartmig.policy.repartition.rule import RepartitionRule
-from smartmig.registry import PLACEMENTS, REPARTITIONS, TRACES, WORKLOADS, load
+from smartmig.policy.selection.rule import SelectionRule
+from smartmig.registry import ALLOCATIONS, PLACEMENTS, REPARTITIONS, SELECTIONS, TRACES, WORKLOADS, load
 from smartmig.sim.mig.run import Cluster, Policy, cuts_of
 from smartmig.sim.mig.world import Settings
 from smartmig.types import Jobs
@@ -106,6 +108,16 @@ def placement_rule(spec: RuleSpec, where: str = "") -> PlacementRule:
 
 def repartition_rule(spec: RuleSpec, where: str = "") -> RepartitionRule:
     rule: RepartitionRule = _build(REPARTITIONS, "repartition", spec, where)
+    return rule
+
+
+def selection_rule(spec: RuleSpec, where: str = "") -> SelectionRule:
+    rule: SelectionRule = _build(SELECTIONS, "selection", spec, where)
+    return rule
+
+
+def allocation_rule(spec: RuleSpec, where: str = "") -> AllocationRule:
+    rule: AllocationRule = _build(ALLOCATIONS, "allocation", spec, where)
     return rule
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 
 import numpy as np
@@ -14,14 +14,28 @@ from smartmig.errors import InputError, UnknownName
 from smartmig.hardware.cuts import cut_table
 from smartmig.hardware.layouts import check_layout
 from smartmig.hardware.model import gpu_model
-from smartmig.registry import CURVE_SETS, PLACEMENTS, REPARTITIONS, REPRODUCTIONS, TRACES, WORKLOADS, load
-from smartmig.scenario import placement_rule, repartition_rule, workload
+from smartmig.policy.allocation.rule import AllocationRule
+from smartmig.policy.selection.rule import SelectionRule
+from smartmig.registry import (
+    ALLOCATIONS,
+    CURVE_SETS,
+    PLACEMENTS,
+    REPARTITIONS,
+    REPRODUCTIONS,
+    SELECTIONS,
+    TRACES,
+    WORKLOADS,
+    load,
+)
+from smartmig.scenario import allocation_rule, placement_rule, repartition_rule, selection_rule, workload
 from smartmig.sim.mig.world import Settings, build_world
 from smartmig.workload.mix import JobMix
 
 TABLES: dict[str, Mapping[str, str]] = {
     "placement": PLACEMENTS,
     "repartition": REPARTITIONS,
+    "selection": SELECTIONS,
+    "allocation": ALLOCATIONS,
     "workload": WORKLOADS,
     "trace format": TRACES,
     "curve set": CURVE_SETS,
@@ -32,7 +46,8 @@ ENTRIES = [(what, name) for what, table in TABLES.items() for name in table]
 
 def test_registry__this_test_knows_every_table() -> None:
     tables = {name for name, value in vars(registry).items() if name.isupper() and isinstance(value, dict)}
-    assert tables == {"PLACEMENTS", "REPARTITIONS", "WORKLOADS", "TRACES", "CURVE_SETS", "REPRODUCTIONS"}
+    rules = {"PLACEMENTS", "REPARTITIONS", "SELECTIONS", "ALLOCATIONS"}
+    assert tables == rules | {"WORKLOADS", "TRACES", "CURVE_SETS", "REPRODUCTIONS"}
 
 
 @pytest.mark.parametrize(("what", "name"), ENTRIES)
@@ -79,6 +94,24 @@ def test_repartition__builds_with_default_knobs(name: str) -> None:
     assert rule.period_s() > 0
 
 
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [(selection_rule, name) for name in SELECTIONS] + [(allocation_rule, name) for name in ALLOCATIONS],
+)
+def test_gang_rule__builds_with_default_knobs(make: Callable[[str], SelectionRule | AllocationRule], name: str) -> None:
+    rule = make(name)
+    assert is_dataclass(rule)
+    assert rule.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    about = (type(rule).__doc__ or "").strip()
+    assert about
+    assert not about.startswith(f"{type(rule).__name__}(")
+    assert all(isinstance(number, (int, float)) for number in rule.knobs())
+
+
+def test_selection__only_what_is_called_oracle_is_one() -> None:
+    assert [name for name in SELECTIONS if selection_rule(name).oracle] == ["sjf-oracle"]
+
+
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_workload__builds_with_default_knobs(name: str) -> None:
     made = workload(name)
@@ -113,6 +146,8 @@ def test_reproduction__carries_its_own_id(name: str) -> None:
         ("placement", "categorical-efd", "categorical-edf"),
         ("placement", "largest", "largest-first"),
         ("repartition", "slicecount", "slice-count"),
+        ("selection", "fcsf", "fcfs"),
+        ("allocation", "bestfit", "best-fit"),
         ("workload", "fixedrate", "fixed-rate"),
         ("trace format", "opnb", "openb"),
         ("reproduction", "s3-fig-12", "s3-fig12"),
