@@ -129,6 +129,19 @@ def _n_accepted(cluster: NodeCluster, wish: str) -> int:
     return sum(node.n_gpus for node in cluster.nodes if not wish or not node.model or node.model in wish.split("|"))
 
 
+def make_gangs(*rows: tuple[float, int, float, float], model: str = "", user: str = "") -> GangJobs:
+    """(submission, GPUs, run time, limit); users and models as one letter per job, or the same for all."""
+    table = np.array(rows, dtype=float)
+    n = len(rows)
+    users = np.array(list(user)) if len(user) == n else np.full(n, user)
+    names, empty = np.arange(n).astype(str), np.full(n, "")
+    submit_s, n_gpus, run_s, limit_s = table.T
+    models = np.array(model.split()) if model.count(" ") == n - 1 > 0 else np.full(n, model)
+    return GangJobs(
+        names, submit_s, run_s, limit_s, n_gpus.astype(np.int64), models, users, empty, np.full(n, np.nan), 0.0
+    )
+
+
 def gang_policy(
     selection: str, allocation: str, backfill: str | Backfill = Backfill.none, spread: bool = False
 ) -> GangPolicy:

@@ -97,6 +97,7 @@ class JobArrays(NamedTuple):
 
     spec: Records  # (n,) JOB_SPEC
     ranked: Records  # (n,) RANKED
+    least: Records  # (n_words,) RANKED: fewest GPUs and shortest limit of each 64 ranks
     run_s: Floats  # (n,) true run times
 
 

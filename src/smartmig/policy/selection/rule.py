@@ -19,6 +19,9 @@ from smartmig.types import Floats
 
 rule_key: Any = None
 
+SLACK_S = 1e-3
+"""Safely above the rounding of a sum of times: a quick look must not refuse what the exact one would accept."""
+
 
 class SelectionRule(Protocol):
     """A rule's knobs and its order; exactly one of `keys`, `key` and `select` gives it."""
@@ -77,20 +80,22 @@ def next_ranked(world: World, jobs: JobArrays, state: State) -> int:
     """The first job in a fixed order; beside a reservation, the first that can start."""
     if state.now[0].reserved < 0:
         return jobs.ranked[next_waiting(state, 0)].job
+    short_room = 0
+    long_room = 0
+    for model in range(world.n_models):
+        short_room += state.room[0, model].total
+        long_room += state.room[1, model].total
+    short_s = state.now[0].reserved_s - state.now[0].time_s
     # What could not start before a job was started cannot start after it: never look back.
     at = next_waiting(state, state.now[0].cursor)
-    widest = 0
-    total = 0
-    for model in range(world.n_models):
-        widest = max(widest, state.room[0, model].widest)
-        total += state.room[0, model].total
     while at >= 0:
-        n_gpus = jobs.ranked[at].n_gpus
-        if n_gpus <= widest or (n_gpus <= total and (world.spread or not jobs.spec[jobs.ranked[at].job].one_node)):
-            job = jobs.ranked[at].job
-            if can_start(world, jobs, state, job):
-                state.now[0].cursor = at + 1
-                return job
+        least = jobs.least[at >> 6]
+        if least.n_gpus > long_room and (least.n_gpus > short_room or least.limit_s > short_s + SLACK_S):
+            at = next_waiting(state, (at | 63) + 1)
+            continue
+        if jobs.ranked[at].n_gpus <= short_room and can_start(world, jobs, state, jobs.ranked[at].job):
+            state.now[0].cursor = at + 1
+            return jobs.ranked[at].job
         at = next_waiting(state, at + 1)
     return -1
 

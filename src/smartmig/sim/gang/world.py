@@ -161,7 +161,11 @@ def build_jobs(jobs: GangJobs, cluster: NodeCluster, policy: GangPolicy, predict
     ranked["job"] = order
     ranked["n_gpus"] = jobs.n_gpus[order]
     ranked["limit_s"] = jobs.limit_s[order]
-    return JobArrays(spec, ranked, np.ascontiguousarray(jobs.run_s, dtype=float))
+    begins = np.arange(0, len(jobs), 64)
+    least = np.zeros(begins.size, dtype=RANKED)
+    least["n_gpus"] = np.minimum.reduceat(ranked["n_gpus"], begins)
+    least["limit_s"] = np.minimum.reduceat(ranked["limit_s"], begins)
+    return JobArrays(spec, ranked, least, np.ascontiguousarray(jobs.run_s, dtype=float))
 
 
 def fresh_state(world: World, jobs: JobArrays) -> State:
