@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from bench import bounds, decision, engine, startup
+from bench import bounds, decision, engine, startup, traces
 
-ALL = {**engine.BENCHMARKS, **startup.BENCHMARKS, **bounds.BENCHMARKS, **decision.BENCHMARKS}
+ALL = {**engine.BENCHMARKS, **startup.BENCHMARKS, **bounds.BENCHMARKS, **decision.BENCHMARKS, **traces.BENCHMARKS}
 
 
 def main() -> int:

@@ -97,6 +97,31 @@ def best_static(search: Search, progress: Progress) -> Found:
         return _found(search, candidates, race(pool, search, candidates, "static cuts", progress)[0])
 
 
+def best_mix(search: Search, progress: Progress) -> Found:
+    """One cut per GPU for ever: from S3's mix, change whichever GPU helps most until none does."""
+    n_gpus = len(search.scenario.cluster_for(search.like).gpus)
+    numbers = _cuts(search)
+    mix = tuple(sorted((Static().mix[at % len(Static().mix)] for at in range(n_gpus)), key=int))
+    tried = set[tuple[str, ...]]()
+    best: tuple[Policy, float] | None = None
+    with worker_pool(n_workers()) as pool:
+        while True:
+            changed = ((*mix[:at], cut, *mix[at + 1 :]) for at in range(n_gpus) for cut in numbers)
+            mixes = {tuple(sorted(other, key=int)) for other in (mix, *changed)} - tried
+            tried |= mixes
+            candidates = _with_placements(search, [Static(other) for other in sorted(mixes)])
+            if not candidates:
+                break
+            found = race(pool, search, candidates, f"mixes near {','.join(mix)}", progress)[0]
+            if best is not None and found[1] >= best[1]:
+                break
+            best = found
+            assert isinstance(found[0].repartition, Static)
+            mix = found[0].repartition.mix
+    assert best is not None
+    return replace(_found(search, [], best), n_tried=len(tried) * len(search.placements))
+
+
 def best_twice_daily(search: Search, progress: Progress) -> Found:
     """Two cuts by the hour: every pair at coarse hours, then the best of them at all hours near."""
     # Windows that end at midnight are missing: each is the other cut's window that begins there.

@@ -19,10 +19,15 @@ from typing import Any
 from smartmig.bounds import et_bound
 from smartmig.bounds.energy import paper_energy_bound_j
 from smartmig.metrics.summary import Summary, summarise
+from smartmig.policy.repartition.mean_field import MeanField
 from smartmig.report.comparison import Comparison, PolicyRuns, SampleDay
+from smartmig.report.preferences import Preferences, preferences
 from smartmig.scenario import PolicySpec, Scenario
+from smartmig.sim.mig.batch import Days, Setting
 from smartmig.sim.mig.run import Cluster, simulate
 from smartmig.types import Jobs, Run
+
+PREFERENCE_DAYS = 20
 
 Progress = Callable[[str, int, int], None]
 """(what is being done, steps done, steps in all)"""
@@ -186,3 +191,15 @@ def with_seeds(scenario: Scenario, seeds: int | None, first_seed: int | None) ->
         seeds=scenario.seeds if seeds is None else seeds,
         first_seed=scenario.first_seed if first_seed is None else first_seed,
     )
+
+
+def learned_preferences(plan: Scenario, policy: PolicySpec, n_days: int = PREFERENCE_DAYS) -> Preferences:
+    """Play the plan's first days under its mean-field policy and look at every decision."""
+    rules = policy.policy()
+    if not isinstance(rules.repartition, MeanField):
+        raise TypeError(f"preferences are a mean-field policy's, got {type(rules.repartition).__name__}")
+    seeds = range(plan.first_seed, plan.first_seed + min(n_days, plan.seeds))
+    setting = Setting(plan.cluster_for(policy), rules.placement, policy.settings())
+    days = Days(setting, [plan.jobs(seed) for seed in seeds])
+    weights = rules.repartition.policy(days.world).weights
+    return preferences(days.play(range(len(seeds)), weights, rule=rules.repartition), days.cuts)

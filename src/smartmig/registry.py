@@ -1,6 +1,7 @@
 """Where things plug in: id -> "module:attribute", imported on first use.
 
-Adding a rule or a trace format is one file and one line here.
+Adding a rule or a trace format is one file and one line here. A file may fit several formats: the first one listed is
+taken.
 """
 
 from __future__ import annotations
@@ -64,6 +65,27 @@ TRACES: Mapping[str, str] = {
     "csv": "smartmig.workload.jobs_csv:CsvJobs",
     "openb": "smartmig.workload.traces.openb:OpenbPods",
     "genai": "smartmig.workload.traces.genai:GenaiRequests",
+}
+
+GANG_TRACES: Mapping[str, str] = {
+    "csv": "smartmig.workload.gang.jobs_csv:CsvGangs",
+    "helios": "smartmig.workload.gang.helios:HeliosJobs",
+    "philly": "smartmig.workload.gang.philly:PhillyJobs",
+    "swf": "smartmig.workload.gang.swf:SwfJobs",
+    "sacct": "smartmig.workload.gang.sacct:SacctJobs",
+    "openb": "smartmig.workload.gang.openb:OpenbGangs",
+    "pai": "smartmig.workload.gang.pai:PaiTasks",
+    "drac": "smartmig.workload.gang.drac:DracJobs",
+    "beocat": "smartmig.workload.gang.beocat:BeocatJobs",
+}
+
+REQUESTS: Mapping[str, str] = {
+    "menu-1h": "smartmig.workload.gang.requests:menu_1h",
+    "menu-15min": "smartmig.workload.gang.requests:menu_15min",
+    "unrounded": "smartmig.workload.gang.requests:unrounded",
+    "perfect": "smartmig.workload.gang.requests:perfect",
+    "three-classes": "smartmig.workload.gang.requests:three_classes",
+    "constant": "smartmig.workload.gang.requests:constant",
 }
 
 CURVE_SETS: Mapping[str, str] = {

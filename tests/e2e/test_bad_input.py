@@ -49,6 +49,11 @@ FILES: dict[str, bytes] = {
     "jobs.yaml": b"version: 1\nworkload: {id: csv, path: gone.csv}\n",
     "binary.yaml": bytes(range(256)),
     "list.yaml": b"- 1\n",
+    "gangs.csv": b"job_id,submit_s,run_s,n_gpus\na,0,60,2\nb,90000,60,1\n",
+    "broken_gangs.csv": b"job_id,submit_s,run_s,n_gpus\na,0,60,2\nb,5,soon,1\n",
+    "lost_gangs.csv": b"job_id,submit_s,run_s,n_gpus\na,0,,2\n",
+    "pods.csv": b"name,num_gpu,gpu_milli,qos,creation_time,deletion_time,scheduled_time\np,1,1000,LS,0,9,1\n",
+    "dump.txt": b"JobID|State|Submit|Start|ElapsedRaw\n1|COMPLETED|2024-01-01T00:00:00|2024-01-01T00:00:00|5\n",
 }
 
 
@@ -147,6 +152,28 @@ SENTENCES = [
     Bad("trace show gone.csv", r"gone\.csv: no such file"),
     Bad("trace show missing.csv", r"missing\.csv:1: the header fits no trace format"),
     Bad("trace convert folder -o out.csv", "folder: cannot read"),
+    # Traces of whole GPUs.
+    Bad("trace show gangs.csv --format helios", r"gangs\.csv:1: missing columns service_sec, gpu_count"),
+    Bad("trace show broken_gangs.csv --strict", r"broken_gangs\.csv:3: run_s is 'soon', not a number up to 1e.15"),
+    Bad("trace convert broken_gangs.csv --strict -o out.csv", r"broken_gangs\.csv:3: "),
+    Bad("trace split broken_gangs.csv --strict --at 1970-01-02 -o out", r"broken_gangs\.csv:3: "),
+    Bad("trace show lost_gangs.csv", r"no row is left to become a job: 1 broken, run_s is empty .line 2."),
+    Bad("trace show dump.txt", r"dump\.txt:1: missing column AllocTRES or ReqTRES"),
+    Bad("trace show gangs.csv --nodes 30", "--nodes: got '30', allowed is NODESxGPUS"),
+    Bad("trace show gangs.csv --since yesterday", "since: got 'yesterday', allowed is a date like 2020-04-01"),
+    Bad("trace show gangs.csv --since 1970-02-01 --until 1970-01-01", "until: got 1970-01-01, which is before"),
+    Bad("trace show gangs.csv --max-gpus -1", "max_gpus: got -1"),
+    Bad("trace show gangs.csv --since 2024-01-01", "no row is left to become a job: 2 before 2024-01-01"),
+    Bad("trace show gangs.csv --group gpu", "group: no group 'gpu'"),
+    Bad("trace show gangs.csv --procs-per-gpu 2", "--procs-per-gpu: the format 'csv' has no such knob"),
+    Bad("trace convert gangs.csv --slack 2:4 -o out.csv", "--slack: the format 'csv' has no such knob"),
+    Bad("trace convert gangs.csv --requests menu -o out.csv", "--requests: no request model 'menu'. Did you mean"),
+    Bad("trace show pods.csv --max-gpus 1", "--max-gpus: only for jobs of whole GPUs, .* read it with --whole-gpus"),
+    Bad("trace show good.csv --nodes 30x8", "--nodes: only for jobs of whole GPUs"),
+    Bad("trace show good.csv --format genai --whole-gpus", "--whole-gpus: the format 'genai' has jobs for slices only"),
+    Bad("trace split good.csv --at 2024-01-01 -o out", r"good\.csv: the format 'csv' has jobs for slices"),
+    Bad("trace split gangs.csv --at 1970-01-01 -o out", "at: no job was submitted before 1970-01-01"),
+    Bad("trace split gangs.csv --at 1970-01-02 -o gone/out", r"gone/out-1\.csv: cannot write"),
     # Jobs that fit nowhere.
     Bad("simulate --jobs large.csv", r"large\.csv:2: job 'a' fits no slice: .* needs 60 GB; .* 7g\.40gb", started=True),
     Bad(
@@ -195,6 +222,8 @@ USAGE = [
     Bad("demo --seeds 0", "--seeds"),
     Bad("reproduce s3-fig4 --days 1", "--days"),
     Bad("generate day", "--output"),
+    Bad("trace split gangs.csv -o out", "--at"),
+    Bad("trace show gangs.csv --procs-per-gpu 0", "--procs-per-gpu"),
     Bad("generate day --seed -1 -o out.csv", "--seed"),
 ]
 

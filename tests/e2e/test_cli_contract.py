@@ -201,6 +201,41 @@ def test_lists__are_json_too(folder: Path) -> None:
     assert [entry["id"] for entry in answer(folder, "reproduce")] == list(REPRODUCTIONS)
 
 
+def test_trace__converts_splits_and_shows_whole_gpu_jobs(tmp_path: Path) -> None:
+    rows = [
+        f"{at}#0,{at}.0,{60 + at}.0,{1 + at % 9},2021-03-{1 + at // 10:02d} 00:00:{at % 10:02d}" for at in range(40)
+    ]
+    header = "job_id,arrival_s,service_sec,gpu_count,submit_time_derived"
+    (tmp_path / "venus.csv").write_text("\n".join([header, *rows, "broken,row"]) + "\n")
+    raw = answer(tmp_path, "trace", "show", "venus.csv", "--nodes", "2x8")
+    assert (raw["format"], raw["n_jobs"], raw["n_limits"]) == ("helios", 40, 0)
+    assert raw["report"]["broken"] == {"other than 5 fields": [42]}
+    assert raw["load"] == pytest.approx(raw["gpu_hours"] / (16 * 24 * raw["days"]))
+    flags = ("--max-gpus", 8, "--until", "2021-03-03", "--requests", "menu-1h", "--seed", 5)
+    done = smartmig(tmp_path, "trace", "convert", "venus.csv", *flags, "-o", "jobs.csv.gz")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "  broken 1: other than 5 fields (line 42)" in done.stderr.splitlines()
+    assert "  left out 9: after 2021-03-03" in done.stderr.splitlines()
+    assert "40 of 40 requested times are made up: menu-1h, seed 5" in done.stderr
+    kept = answer(tmp_path, "trace", "show", "jobs.csv.gz", "--format", "csv")
+    assert kept["n_limits"] == kept["n_jobs"] == 27
+    done = smartmig(tmp_path, "trace", "split", "jobs.csv.gz", "--at", "2021-03-02", "--at", "2021-03-03", "-o", "part")
+    assert done.returncode == 0, done.stderr
+    parts = [answer(tmp_path, "trace", "show", f"part-{number}.csv") for number in (1, 2, 3)]
+    assert sum(part["n_jobs"] for part in parts) == kept["n_jobs"]
+    assert [part["first_submit"][:10] for part in parts] == ["2021-03-01", "2021-03-02", "2021-03-03"]
+    assert not [path for path in tmp_path.iterdir() if path.name.endswith(".tmp")]
+
+
+def test_trace__reads_whole_gpu_jobs_from_standard_input(tmp_path: Path) -> None:
+    command = [str(SMARTMIG), "trace", "show", "-", "--whole-gpus", "--json"]
+    text = "job_id,submit_s,run_s,n_gpus\na,0,60,2\n"
+    done = subprocess.run(
+        command, cwd=tmp_path, input=text, capture_output=True, text=True, timeout=COMPILE_S, check=True
+    )
+    assert json.loads(done.stdout)["n_jobs"] == 1
+
+
 def test_help__names_every_verb(folder: Path) -> None:
     done = smartmig(folder, "--help")
     assert done.returncode == 0
@@ -278,7 +313,7 @@ def test_ctrl_c__while_it_starts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "verb",
     ["", "simulate", "compare", "reproduce", "bound", "demo", "policies", "gpus", "layouts", "generate", "generate day",
-     "generate fixed-rate", "trace", "trace show", "trace convert", "trace curves"],
+     "generate fixed-rate", "trace", "trace show", "trace convert", "trace split", "trace curves"],
 )  # fmt: skip
 def test_help__of_every_verb_prints(verb: str) -> None:
     done = CliRunner().invoke(app, [*verb.split(), "--help"])

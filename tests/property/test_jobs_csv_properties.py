@@ -16,6 +16,7 @@ from smartmig.errors import InputError
 from smartmig.types import Jobs
 from smartmig.workload.jobs_csv import read_jobs, write_jobs
 from smartmig.workload.order import in_order
+from smartmig.workload.table import Table
 from smartmig.workload.traces import migperf, miso, parvagpu
 from smartmig.workload.traces.genai import GenaiRequests
 from smartmig.workload.traces.openb import OpenbPods
@@ -98,3 +99,37 @@ def test_jobs_csv__order_of_rows_and_columns_does_not_matter(jobs: Jobs, random:
         with shuffled.open("w", newline="", encoding="utf-8") as stream:
             csv.writer(stream).writerows([row[i] for i in order] for row in [header, *rows])
         assert_same(read_jobs(shuffled), read_jobs(path))
+
+
+@given(st.lists(st.lists(st.text(st.sampled_from('a1",; é'), max_size=4), min_size=3, max_size=3), min_size=1))
+def test_table__reads_what_the_csv_module_writes(rows: list[list[str]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "t.csv"
+        with path.open("w", newline="", encoding="utf-8") as stream:
+            csv.writer(stream).writerows([["x", "y", "z"], *rows])
+        table = Table.read(path, ("x", "y", "z"))
+        assert [list(row) for row in zip(*(table.texts(name).tolist() for name in "xyz"), strict=True)] == rows
+
+
+@given(st.lists(st.text(st.sampled_from('a",\n'), max_size=12), min_size=1))
+def test_table__a_broken_line_never_changes_another(lines: list[str]) -> None:
+    """Cut line by line: what the csv module makes of each line alone is what the table has, or has refused."""
+    text = "\n".join(["x,y", *lines])
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "t.csv"
+        path.write_text(text + "\nlast,one\n", encoding="utf-8")
+        table = Table.read(path, ("x", "y"), strict=False)
+        read = {
+            line: (x, y)
+            for line, x, y, keep in zip(
+                table.line.tolist(), table.texts("x"), table.texts("y"), table.rows.keep, strict=True
+            )
+            if keep
+        }
+        refused = {line for lines in table.rows.broken.values() for line in lines}
+    for number, line in enumerate(text.split("\n")[1:], start=2):
+        if number in read:
+            assert tuple(next(csv.reader([line]))) == read[number]
+        else:
+            assert number in refused or line == ""
+    assert ("last", "one") in read.values()

@@ -23,7 +23,7 @@ from smartmig.sim.mig.world import Settings, build_jobs, build_world, fresh_stat
 from smartmig.types import Jobs, Placement
 from strategies import worlds
 
-EAGER = Planner(horizon_s=300.0, n_samples=2, n_first=1, reach=6, sureness=0.0, min_history=1)
+EAGER = Planner(every=1, horizon_s=300.0, n_samples=2, n_first=1, reach=6, sureness=0.0, min_history=1)
 """Changes its mind at the slightest reason."""
 
 

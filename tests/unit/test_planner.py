@@ -128,7 +128,7 @@ def test_planner__finds_the_cut_that_lets_every_job_run_at_once() -> None:
     n = 7
     times = np.full(n, 10.0), np.full(n, 50.0), np.full((n, 5), 40.0)
     jobs = Jobs(np.arange(n).astype(np.str_), *times, np.full(n, "", np.str_), np.zeros(n))
-    planner = Planner(reach=6, min_history=1, rate_window_s=1.0)
+    planner = Planner(every=1, reach=6, min_history=1, rate_window_s=1.0)
     one = Cluster(parse_gpus("1xa100-40gb"))
     planned = simulate(jobs, one, Policy(ShortestWork(), planner), Settings())
     based = simulate(jobs, one, Policy(ShortestWork(), SliceCount()), Settings())

@@ -19,9 +19,11 @@ from smartmig.policy.selection.rule import SelectionRule
 from smartmig.registry import (
     ALLOCATIONS,
     CURVE_SETS,
+    GANG_TRACES,
     PLACEMENTS,
     REPARTITIONS,
     REPRODUCTIONS,
+    REQUESTS,
     SELECTIONS,
     TRACES,
     WORKLOADS,
@@ -38,6 +40,8 @@ TABLES: dict[str, Mapping[str, str]] = {
     "allocation": ALLOCATIONS,
     "workload": WORKLOADS,
     "trace format": TRACES,
+    "whole-GPU trace format": GANG_TRACES,
+    "request model": REQUESTS,
     "curve set": CURVE_SETS,
     "reproduction": REPRODUCTIONS,
 }
@@ -47,7 +51,8 @@ ENTRIES = [(what, name) for what, table in TABLES.items() for name in table]
 def test_registry__this_test_knows_every_table() -> None:
     tables = {name for name, value in vars(registry).items() if name.isupper() and isinstance(value, dict)}
     rules = {"PLACEMENTS", "REPARTITIONS", "SELECTIONS", "ALLOCATIONS"}
-    assert tables == rules | {"WORKLOADS", "TRACES", "CURVE_SETS", "REPRODUCTIONS"}
+    jobs = {"WORKLOADS", "TRACES", "GANG_TRACES", "REQUESTS", "CURVE_SETS"}
+    assert tables == rules | jobs | {"REPRODUCTIONS"}
 
 
 @pytest.mark.parametrize(("what", "name"), ENTRIES)
@@ -121,9 +126,10 @@ def test_workload__builds_with_default_knobs(name: str) -> None:
     np.testing.assert_array_equal(jobs.arrive_s, workload(name).jobs(0).arrive_s)
 
 
-@pytest.mark.parametrize("name", TRACES)
-def test_trace__first_field_is_the_path(name: str) -> None:
-    assert fields(load(TRACES, "trace format", name))[0].name == "path"
+@pytest.mark.parametrize("table", [TRACES, GANG_TRACES])
+def test_trace__first_field_is_the_path(table: Mapping[str, str]) -> None:
+    for name in table:
+        assert fields(load(table, "trace format", name))[0].name == "path"
 
 
 @pytest.mark.parametrize("name", REPRODUCTIONS)
@@ -150,6 +156,8 @@ def test_reproduction__carries_its_own_id(name: str) -> None:
         ("allocation", "bestfit", "best-fit"),
         ("workload", "fixedrate", "fixed-rate"),
         ("trace format", "opnb", "openb"),
+        ("whole-GPU trace format", "sact", "sacct"),
+        ("request model", "menu-2h", "menu-1h"),
         ("reproduction", "s3-fig-12", "s3-fig12"),
     ],
 )

@@ -22,6 +22,7 @@ DEMO = Scenario(
         PolicySpec(name="static cut, largest first (S1)", placement="largest-first", preempt=False),
         PolicySpec(name="slice count, categorical EDF", repartition="slice-count"),
         PolicySpec(name="slice count, shortest work", placement="shortest-work", repartition="slice-count"),
+        PolicySpec(name="learned cuts, shortest work", placement="shortest-work", repartition="mean-field"),
     ),
     seeds=10,
 )
@@ -32,10 +33,10 @@ def demo(
     report: Annotated[Path, typer.Option(help="Where the HTML report goes.")] = Path("out/demo.html"),
     json_output: Json = False,
 ) -> None:
-    """Compare five policies on the same days, print the table, write the report."""
+    """Compare six policies on the same days, print the table, write the report."""
     plan = with_seeds(DEMO, seeds, None)
     prepare_place(report)
-    log("a day of jobs on eight GPUs under five policies; the first run compiles them (about a minute)")
+    log("a day of jobs on eight GPUs under six policies; the first run compiles them (about a minute)")
     with progress_bar() as tell:
         result = compare(plan, tell)
     comparison_page(report, result, sample_days(plan, result))

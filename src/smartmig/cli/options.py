@@ -87,15 +87,20 @@ def field_docs(settings: type) -> dict[str, str]:
 
 
 def with_flags(settings: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Every field of the dataclass becomes a flag of the verb, which gets them as one object, `settings`."""
+    """Every field of the dataclass becomes a flag of the verb, which gets them as one object, `settings`.
+
+    The flag of a field with several values is repeated.
+    """
     docs = field_docs(settings)
-    kinds = {"int": int, "float": float, "str": str, "bool": bool}
+    several = "tuple[str, ...]"
+    kinds = {"int": int, "float": float, "str": str, "bool": bool, several: list[str]}
 
     def decorate(verb: Callable[..., None]) -> Callable[..., None]:
         names = [field.name for field in fields(settings)]
 
         def run(**given: Any) -> None:
-            chosen = settings(**{name: given.pop(name) for name in names})
+            values = {name: given.pop(name) for name in names}
+            chosen = settings(**{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})
             verb(settings=chosen, **given)
 
         own = [p for p in inspect.signature(verb, eval_str=True).parameters.values() if p.name != "settings"]
@@ -103,7 +108,7 @@ def with_flags(settings: type[Any]) -> Callable[[Callable[..., None]], Callable[
             inspect.Parameter(
                 field.name,
                 inspect.Parameter.KEYWORD_ONLY,
-                default=field.default,
+                default=[] if field.type == several else field.default,
                 annotation=Annotated[kinds[str(field.type)], typer.Option(help=" ".join(docs[field.name].split()))],
             )
             for field in fields(settings)

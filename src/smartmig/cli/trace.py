@@ -1,59 +1,100 @@
-"""`smartmig trace`: look at job files, public traces and measured curves, and turn traces into job files."""
+"""`smartmig trace`: look at job files, public traces and measured curves, and turn traces into job files.
+
+A trace has jobs for MIG slices or jobs of whole GPUs. Its format tells which; where a format can be read as either, it
+is slices unless `--whole-gpus` says otherwise. What is done with whole GPUs is in `gang_trace.py`.
+"""
 
 from __future__ import annotations
 
 import inspect
-import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from smartmig.errors import InputError
-from smartmig.registry import CURVE_SETS, TRACES, load
+from smartmig.cli import gang_trace
+from smartmig.cli.console import print_json
+from smartmig.cli.options import with_flags
+from smartmig.cli.summary_lines import slice_lines
+from smartmig.errors import InputError, UnknownName
+from smartmig.registry import CURVE_SETS, GANG_TRACES, TRACES, load
 from smartmig.types import Jobs
 from smartmig.workload.curves import SIZE_NAMES, Curve
+from smartmig.workload.gang.filter import GangFilter
+from smartmig.workload.gang.open import WHAT, missing_columns, no_format
 from smartmig.workload.jobs_csv import write_jobs
 from smartmig.workload.mix import parse_deadline
-from smartmig.workload.summary import QUANTILES, Summary, summarise
-from smartmig.workload.table import read_header
+from smartmig.workload.summary import QUANTILES, summarise
+from smartmig.workload.table import header_of, read_start
 from smartmig.workload.trace_report import TraceReport
 
 app = typer.Typer(help="Look at traces and turn them into job files.", no_args_is_help=True)
 
 DAY_S = 86400.0
-_BAR_WIDTH = 40
 
 File = Annotated[Path, typer.Argument(help="The file; .gz is unpacked, - is a job file on standard input.")]
-Format = Annotated[str | None, typer.Option("--format", help="Left out: told from the header.")]
+Format = Annotated[str | None, typer.Option("--format", help="Left out: told from the content.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+WholeGpus = Annotated[
+    bool, typer.Option("--whole-gpus", help="Read a format that can be either as jobs of whole GPUs, not of slices.")
+]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="Refuse a broken row. Left out: report it; only jobs for slices always refuse.")
+]
+ProcsPerGpu = Annotated[int | None, typer.Option(min=1, help="swf: processors that come with one GPU.")]
+Given = Mapping[str, tuple[str, Any]]
+"""flag -> (knob, value); None when the flag was not given"""
 
 
 @app.command("show")
-def show(file: File, format_: Format = None, as_json: Json = False) -> None:
-    """What is in a trace: arrivals, load, run times, deadlines, and what had to be assumed."""
-    jobs, report = _open_trace(file, format_, {})
+@with_flags(GangFilter)
+def show(
+    file: File,
+    settings: GangFilter,
+    format_: Format = None,
+    whole_gpus: WholeGpus = False,
+    nodes: Annotated[str | None, typer.Option(help="Whole GPUs: load on this cluster, e.g. 30x8.")] = None,
+    strict: Strict = False,
+    procs_per_gpu: ProcsPerGpu = None,
+    as_json: Json = False,
+) -> None:
+    """What is in a trace: arrivals, load, run times, and what had to be assumed."""
+    name, whole = told_format(file, format_, whole_gpus)
+    reading = _gang_flags(strict, procs_per_gpu)
+    if whole:
+        gang_trace.show(file, name, knobs_of(GANG_TRACES, name, reading), settings, nodes, as_json)
+        return
+    _refuse_gang_flags(name, settings, {"--nodes": nodes, "--procs-per-gpu": procs_per_gpu})
+    jobs, report = _read_slices(file, name, {}, 0)
     facts = summarise(jobs)
     if as_json:
-        _print_json({**asdict(facts), "quantiles": QUANTILES, "report": asdict(report)})
+        print_json({**asdict(facts), "quantiles": QUANTILES, "report": asdict(report)})
     else:
-        typer.echo("\n".join((*_summary_lines(facts), "rows:", *(f"  {line}" for line in report.lines()))))
+        typer.echo("\n".join((*slice_lines(facts), "rows:", *(f"  {line}" for line in report.lines()))))
 
 
 @app.command("convert")
+@with_flags(GangFilter)
 def convert(
     file: File,
     output: Annotated[Path, typer.Option("-o", "--output", help="Job file to write; - is standard output.")],
+    settings: GangFilter,
     format_: Format = None,
-    seed: Annotated[int, typer.Option(min=0, help="Fixes deadlines and copies.")] = 0,
+    whole_gpus: WholeGpus = False,
+    strict: Strict = False,
+    procs_per_gpu: ProcsPerGpu = None,
+    requests: Annotated[
+        str | None, typer.Option(help="Whole GPUs: made-up requested times where there are none, e.g. menu-1h.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Fixes all that is made up.")] = 0,
     slack: Annotated[str | None, typer.Option(help="LOW:HIGH; deadline = arrival + U(LOW, HIGH) x run time.")] = None,
     deadline_size: Annotated[int | None, typer.Option(help="Slice size the deadline counts in.")] = None,
-    from_day: Annotated[float | None, typer.Option(help="First day of the trace to use, from 0.")] = None,
-    days: Annotated[float | None, typer.Option(help="How many days to use.")] = None,
+    from_day: Annotated[float | None, typer.Option(help="Slices: first day of the trace to use, from 0.")] = None,
+    days: Annotated[float | None, typer.Option(help="Slices: how many days to use.")] = None,
     curve: Annotated[str | None, typer.Option(help="Speedup curve of all jobs, e.g. bert-train, linear.")] = None,
     ls_curve: Annotated[str | None, typer.Option(help="openb: curve of latency-sensitive pods.")] = None,
     be_curve: Annotated[str | None, typer.Option(help="openb: curve of best-effort pods.")] = None,
@@ -67,8 +108,8 @@ def convert(
     load_: Annotated[float | None, typer.Option("--load", help="genai: times the requests.")] = None,
     jitter_s: Annotated[float | None, typer.Option(help="genai: how far copies move, in seconds.")] = None,
 ) -> None:
-    """Turn a public trace into a job file; the report goes to standard error."""
-    flags = {
+    """Turn a trace into a job file; the report goes to standard error."""
+    slice_flags = {
         "--slack": ("deadline", None if slack is None else parse_deadline(slack, "--slack")),
         "--deadline-size": ("deadline_size", deadline_size),
         "--from-day": ("start_s", None if from_day is None else from_day * DAY_S),
@@ -84,9 +125,35 @@ def convert(
         "--load": ("load", load_),
         "--jitter-s": ("jitter_s", jitter_s),
     }
-    jobs, report = _open_trace(file, format_, flags, seed)
+    name, whole = told_format(file, format_, whole_gpus)
+    reading = _gang_flags(strict, procs_per_gpu)
+    if whole:
+        knobs = knobs_of(GANG_TRACES, name, {**reading, **slice_flags})
+        gang_trace.convert(file, name, knobs, settings, requests, seed, output)
+        return
+    _refuse_gang_flags(name, settings, {"--requests": requests, "--procs-per-gpu": procs_per_gpu})
+    jobs, report = _read_slices(file, name, slice_flags, seed)
     write_jobs(jobs, output)
     typer.echo("\n".join(report.lines()), err=True)
+
+
+@app.command("split")
+@with_flags(GangFilter)
+def split(
+    file: File,
+    at: Annotated[list[str], typer.Option(help="First day of the next part, e.g. 2020-07-01 (UTC). Repeat for more.")],
+    prefix: Annotated[Path, typer.Option("-o", "--output", help="Parts are written to PREFIX-1.csv, PREFIX-2.csv ...")],
+    settings: GangFilter,
+    format_: Format = None,
+    whole_gpus: WholeGpus = False,
+    strict: Strict = False,
+    procs_per_gpu: ProcsPerGpu = None,
+) -> None:
+    """Cut a trace of whole-GPU jobs into periods; every job lands in exactly one."""
+    name, whole = told_format(file, format_, whole_gpus)
+    if not whole:
+        raise InputError(f"{file}: the format '{name}' has jobs for slices, and only jobs of whole GPUs have dates")
+    gang_trace.split(file, name, knobs_of(GANG_TRACES, name, _gang_flags(strict, procs_per_gpu)), settings, at, prefix)
 
 
 @app.command("curves")
@@ -107,7 +174,7 @@ def curves(
         knobs["processes"] = processes or None
     found = measured_curves(file, format_, knobs)
     if as_json:
-        _print_json([asdict(curve) for curve in found])
+        print_json([asdict(curve) for curve in found])
         return
     width = max(len(curve.name) for curve in found)
     typer.echo(f"{'':{width}}  " + "  ".join(f"{name:>5}" for name in SIZE_NAMES))
@@ -119,7 +186,11 @@ def curves(
 def measured_curves(path: Path, name: str | None = None, knobs: Mapping[str, Any] | None = None) -> tuple[Curve, ...]:
     """The curves in a file of measurements; the format is told from the header when `name` is None."""
     reader: Callable[..., tuple[Curve, ...]]
-    name = name or _guess(path, CURVE_SETS, "curve set")
+    if name is None:
+        lacking = _missing(path, CURVE_SETS)
+        name = min(lacking, key=lambda known: len(lacking[known]))
+        if lacking[name]:
+            raise no_format(path, lacking, "curve set")
     reader = load(CURVE_SETS, "curve set", name, "--format")
     known = inspect.signature(reader).parameters
     for knob in knobs or {}:
@@ -128,77 +199,63 @@ def measured_curves(path: Path, name: str | None = None, knobs: Mapping[str, Any
     return reader(path, **(knobs or {}))
 
 
-def _open_trace(
-    path: Path, name: str | None, flags: Mapping[str, tuple[str, Any]], seed: int = 0
-) -> tuple[Jobs, TraceReport]:
-    """Read a trace with the knobs of the flags that were given."""
-    # Standard input can be read only once, so it cannot be looked at first.
-    name = name or ("csv" if str(path) == "-" else _guess(path, TRACES, "trace format"))
-    trace_class = load(TRACES, "trace format", name, "--format")
-    known = {field.name for field in fields(trace_class)}
-    knobs = {}
-    for flag, (knob, value) in flags.items():
-        if value is None:
-            continue
+def told_format(path: Path, name: str | None, whole_gpus: bool) -> tuple[str, bool]:
+    """The format of a file, and whether its jobs take whole GPUs."""
+    if name is not None and name not in (*TRACES, *GANG_TRACES):
+        raise UnknownName(WHAT, name, dict.fromkeys((*TRACES, *GANG_TRACES)), "--format")
+    if name is not None and whole_gpus and name not in GANG_TRACES:
+        raise InputError(f"--whole-gpus: the format '{name}' has jobs for slices only")
+    if str(path) == "-":
+        # Standard input can be read only once, so it cannot be looked at first.
+        name = name or "csv"
+        return name, whole_gpus or name not in TRACES
+    if name is not None and name != "csv":
+        return name, whole_gpus or name not in TRACES
+    lacking = {(known, True): missing for known, missing in missing_columns(path).items()}
+    if not whole_gpus:
+        lacking = {**{(known, False): missing for known, missing in _missing(path, TRACES).items()}, **lacking}
+    fitting = [told for told, missing in lacking.items() if not missing and name in (None, told[0])]
+    if fitting:
+        return fitting[0]
+    if name is not None:
+        # Its own reader says best what is wrong.
+        return name, whole_gpus
+    nearest_first = sorted(lacking, key=lambda told: -len(lacking[told]))
+    raise no_format(path, {told[0]: lacking[told] for told in nearest_first})
+
+
+def knobs_of(table: Mapping[str, str], name: str, flags: Given) -> dict[str, Any]:
+    """The knobs of the flags that were given, all of which the format must have."""
+    known = {field.name for field in fields(load(table, WHAT, name, "--format"))}
+    given = {flag: (knob, value) for flag, (knob, value) in flags.items() if value is not None}
+    for flag, (knob, _) in given.items():
         if knob not in known:
             raise InputError(f"{flag}: the format '{name}' has no such knob")
-        knobs[knob] = value
-    opened: tuple[Jobs, TraceReport] = trace_class(path, **knobs).read(seed)
+    return dict(given.values())
+
+
+def _gang_flags(strict: bool, procs_per_gpu: int | None) -> Given:
+    return {"--strict": ("strict", strict or None), "--procs-per-gpu": ("procs_per_gpu", procs_per_gpu)}
+
+
+def _refuse_gang_flags(name: str, chosen: GangFilter, flags: Mapping[str, Any]) -> None:
+    """Flags that only jobs of whole GPUs have."""
+    filters = {f"--{field.name.replace('_', '-')}": getattr(chosen, field.name) or None for field in fields(chosen)}
+    for flag, value in {**filters, **flags}.items():
+        if value is not None:
+            hint = "; read it with --whole-gpus" if name in GANG_TRACES and name != "csv" else ""
+            raise InputError(f"{flag}: only for jobs of whole GPUs, and the format '{name}' has jobs for slices{hint}")
+
+
+def _read_slices(path: Path, name: str, flags: Given, seed: int) -> tuple[Jobs, TraceReport]:
+    """Read a trace of jobs for slices with the knobs of the flags that were given."""
+    knobs = knobs_of(TRACES, name, flags)
+    opened: tuple[Jobs, TraceReport] = load(TRACES, WHAT, name)(path, **knobs).read(seed)
     return opened
 
 
-def _guess(path: Path, table: Mapping[str, str], what: str) -> str:
-    """The registered format whose columns the file has; for a near miss the error names the missing ones."""
-    header = set(read_header(path))
-    missing: dict[str, list[str]] = {}
-    for name in table:
-        columns = sys.modules[load(table, what, name).__module__].REQUIRED
-        missing[name] = [column for column in columns if column not in header]
-        if not missing[name]:
-            return name
-    nearest = min(missing, key=lambda name: len(missing[name]))
-    raise InputError(
-        f"{path}:1: the header fits no {what}; nearest is '{nearest}', without {', '.join(missing[nearest])}. "
-        f"Known: {', '.join(table)}."
-    )
-
-
-def _summary_lines(facts: Summary) -> Iterator[str]:
-    yield f"jobs: {facts.n_jobs}"
-    yield f"span: {(facts.last_s - facts.first_s) / 3600:.2f} h, first at {facts.first_s:.0f} s"
-    yield f"sublinearity: {facts.sublinearity:.3f} (1 = linear)"
-    yield "arrivals by hour of the day:"
-    most = max(facts.arrivals_by_hour)
-    for hour, count in enumerate(facts.arrivals_by_hour):
-        yield f"  {hour:02d} {count:7d} {'#' * round(_BAR_WIDTH * count / most)}".rstrip()
-    yield "run time in seconds, by slice size:"
-    quantiles = "".join(f"{_quantile_name(q):>10}" for q in QUANTILES)
-    yield f"  size    fits  slice-hours{quantiles}"
-    for size in facts.sizes:
-        cells = "".join(f"{'-':>10}" if math.isnan(v) else f"{v:10.1f}" for v in size.run_s)
-        yield f"  {size.size}g  {size.n_fit:8d}  {size.offered_h:11.1f}{cells}"
-    yield "deadline - arrival, over the run time on the fastest slice:"
-    yield f"{'':25}{quantiles}"
-    yield f"{'':25}{''.join(f'{v:10.2f}' for v in facts.slack)}"
-    yield "kinds:"
-    for kind, count in facts.kinds.items():
-        yield f"  {count:8d}  {kind or '(none)'}"
-
-
-def _quantile_name(q: float) -> str:
-    return "max" if q == 1 else f"p{round(100 * q):02d}"
-
-
-def _print_json(value: Any) -> None:
-    typer.echo(json.dumps(_without_nan(value), indent=2, allow_nan=False))
-
-
-def _without_nan(value: Any) -> Any:
-    """JSON has no nan: null stands for "none here"."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: _without_nan(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(item) for item in value]
-    return value
+def _missing(path: Path, table: Mapping[str, str]) -> dict[str, list[str]]:
+    """Format -> the columns a file lacks to be in it."""
+    header = set(header_of(read_start(path)))
+    required = {name: sys.modules[load(table, "format", name).__module__].REQUIRED for name in table}
+    return {name: [column for column in columns if column not in header] for name, columns in required.items()}

@@ -35,7 +35,7 @@ class About:
     gpus: tuple[str, ...]
     """GPU models it was trained on, by id"""
     placement: str
-    """placement rule it was trained with"""
+    """placement rule it goes best with: that of its training, knobs possibly tuned once more for the policy"""
     preempt: bool
     drain: bool
     command: str

@@ -17,7 +17,7 @@ from smartmig.metrics.summary import tardiness_s
 from smartmig.report.comparison import Comparison, SampleDay
 from smartmig.report.day import mean_power_w, mean_waiting, merge_segments, paint, segments_of, time_grid
 from smartmig.report.tables import scaled
-from smartmig.report.theme import LATE, ON_TIME, colour, dash, hatch, marker, template
+from smartmig.report.theme import LATE, ON_TIME, colour, dash, hatch, marker, ramp, template
 from smartmig.types import Floats, Ints, Segments
 
 MAX_RECTANGLES = 12_000
@@ -302,6 +302,25 @@ def config_shares(comparison: Comparison) -> go.Figure:
         },
     )
     return figure
+
+
+def share_stacks(
+    labels: Sequence[str], parts: Sequence[str], stacks: Sequence[Sequence[float]], title: str
+) -> go.Figure:
+    """One stack of ordered parts per label, in per cent."""
+    figure = _figure(440, margin={"t": 16})
+    for at, part in enumerate(parts):
+        figure.add_bar(
+            x=list(labels),
+            y=_numbers([stack[at] for stack in stacks]),
+            name=part,
+            marker={"color": ramp(at, len(parts)), "line": {"width": 0}},
+            hovertemplate=f"<b>%{{x}}</b><br>{_plain(part)}: %{{y:.1f}} %<extra></extra>",
+        )
+    figure.update_layout(barmode="stack", bargap=0.3, legend={"traceorder": "normal"})
+    figure.update_yaxes(title_text=title, range=[0, 100], fixedrange=True)
+    figure.update_xaxes(fixedrange=True)
+    return _legend_below_on_phone(figure)
 
 
 def published_bars(

@@ -62,8 +62,10 @@ def write_page(path: Path, title: str, intro: str, sections: Sequence[Section]) 
         stream.write(f"{body}\n</main>\n{drawing}</body>\n</html>\n")
 
 
-def comparison_page(path: Path, comparison: Comparison, samples: Sequence[SampleDay]) -> None:
-    """The whole report of a comparison; `samples` are the days drawn in full."""
+def comparison_page(
+    path: Path, comparison: Comparison, samples: Sequence[SampleDay], extra: Sequence[Section] = ()
+) -> None:
+    """The whole report of a comparison; `samples` are the days drawn in full, `extra` comes before the notes."""
     names = [runs.name for runs in comparison.policies]
     headings, rows, best = comparison_cells(comparison)
     table = [headings, *([f"{value} {beside}".strip() for value, beside in row] for row in rows)]
@@ -111,6 +113,7 @@ def comparison_page(path: Path, comparison: Comparison, samples: Sequence[Sample
                 figures.config_shares(comparison),
             )
         )
+    sections += extra
     if comparison.notes:
         sections.append(Section("Notes", "\n".join(f"- {note}" for note in comparison.notes)))
     n_jobs = sum(summary.n_jobs for summary in comparison.policies[0].summaries) / len(comparison.seeds)

@@ -153,8 +153,8 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
     for runs in comparison.policies:
         entry: dict[str, Any] = {
             "name": runs.name,
-            "estimates": {name: _estimate_json(estimate(comparison.values(runs.name, name))) for name in fields},
-            "et_change_frac": _estimate_json(relative_change(comparison.values(runs.name, "et"), base)),
+            "estimates": {name: estimate_json(estimate(comparison.values(runs.name, name))) for name in fields},
+            "et_change_frac": estimate_json(relative_change(comparison.values(runs.name, "et"), base)),
             "runs": [
                 {"seed": seed, **dataclasses.asdict(summary)}
                 for seed, summary in zip(comparison.seeds, runs.summaries, strict=True)
@@ -162,7 +162,7 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
         }
         for heading, field, bound in comparison.bounds():
             above = relative_change(comparison.values(runs.name, field), np.array(bound))
-            entry[f"{heading.lower()}_above_bound_frac"] = _estimate_json(above)
+            entry[f"{heading.lower()}_above_bound_frac"] = estimate_json(above)
         policies.append(entry)
     return {
         "title": comparison.title,
@@ -187,7 +187,7 @@ def _change(values: Any, base: Any) -> Cell:
     return _cell(scaled(relative_change(values, base), 100.0), 1, "+")
 
 
-def _estimate_json(value: Estimate) -> dict[str, float | int | None]:
+def estimate_json(value: Estimate) -> dict[str, float | int | None]:
     def number(x: float) -> float | None:
         return x if math.isfinite(x) else None
 

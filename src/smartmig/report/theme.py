@@ -11,6 +11,9 @@ MARKERS = ("circle", "diamond", "square", "triangle-up", "cross", "star", "trian
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 HATCHES = ("", "/", ".", "x")
 
+RAMP = ("#08306b", "#2b7bba", "#6fb7d6", "#c2dcc0", "#f0d27a", "#e69f00", "#d55e00", "#8c2d04")
+"""From deep blue to brown, for things with an order: whole GPUs to seven slices."""
+
 ON_TIME = "#5b9bcb"
 LATE = "#d64500"
 
@@ -19,6 +22,14 @@ FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, s
 
 def colour(index: int) -> str:
     return PALETTE[index % len(PALETTE)]
+
+
+def ramp(index: int, n: int) -> str:
+    """The nth of n colours along RAMP."""
+    place = index / max(1, n - 1) * (len(RAMP) - 1)
+    low = min(int(place), len(RAMP) - 2)
+    ends = [[int(RAMP[low + end][1 + 2 * part : 3 + 2 * part], 16) for part in range(3)] for end in (0, 1)]
+    return "#" + "".join(f"{round(a + (b - a) * (place - low)):02x}" for a, b in zip(*ends, strict=True))
 
 
 def marker(index: int) -> str:

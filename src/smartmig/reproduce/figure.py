@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from smartmig.metrics.statistics import Estimate
-from smartmig.report.figures import published_bars, published_lines
+from smartmig.report.figures import published_bars, published_lines, share_stacks
 from smartmig.report.page import Section, write_page
-from smartmig.reproduce.reproduction import Metric, Result
+from smartmig.reproduce.reproduction import Metric, Result, result_cells
 
 
 def write_figure(path: Path, result: Result) -> None:
     what = result.reproduction
-    sections = [Section(metric.title, "", _figure(result, metric), None) for metric in what.metrics]
-    sections.append(Section("Numbers", what.differs, None, _rows(result)))
+    if what.parts_of_whole:
+        sections = [Section(what.title, "", _stacks(result), None)]
+    else:
+        sections = [Section(metric.title, "", _figure(result, metric), None) for metric in what.metrics]
+    sections.append(Section("Numbers", what.differs, None, result_cells(result)))
     intro = f"{what.source}. {result.days} days per row, the same for all; means, with 95 % intervals as whiskers."
     path.parent.mkdir(parents=True, exist_ok=True)
     write_page(path, what.title, intro, sections)
@@ -32,25 +34,20 @@ def _figure(result: Result, metric: Metric) -> object:
     return published_bars("", labels, {"": ours}, theirs, metric.title)
 
 
+def _stacks(result: Result) -> object:
+    """One stack per row and one more for what was published of it."""
+    what = result.reproduction
+    parts = what.metrics[1:]
+    labels, stacks = [], []
+    for index, row in enumerate(what.rows):
+        labels.append(row.label)
+        stacks.append([value.mean if (value := result.estimate(index, part)) else 0.0 for part in parts])
+        if row.published:
+            labels.append(f"{row.label}, published")
+            stacks.append([_number(row.published.get(part.id, "")) for part in parts])
+    return share_stacks(labels, [part.title.removesuffix(" (%)") for part in parts], stacks, "share of GPU time (%)")
+
+
 def _number(text: str) -> float:
     found = re.match(r"\s*([0-9]*\.?[0-9]+)", text)
     return float(found.group(1)) if found else float("nan")
-
-
-def _rows(result: Result) -> list[list[str]]:
-    what = result.reproduction
-    known = {metric.id for metric in what.metrics for row in what.rows if metric.id in row.published}
-    heading = [""]
-    for metric in what.metrics:
-        heading += [metric.title, *(["published"] if metric.id in known else [])]
-    rows = [heading]
-    for index, row in enumerate(what.rows):
-        cells = [row.label]
-        for metric in what.metrics:
-            value: Estimate | None = result.estimate(index, metric)
-            digits = metric.digits
-            cells.append("" if value is None else f"{value.mean:.{digits}f} ± {value.half_width:.{digits}f}")
-            if metric.id in known:
-                cells.append(row.published.get(metric.id, ""))
-        rows.append(cells)
-    return rows

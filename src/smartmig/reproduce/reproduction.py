@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from rich.table import Table
 
 from smartmig.compare import Progress, Shard, bound_shard, gather, n_workers, run_shard, worker_pool
 from smartmig.metrics.objective import energy_tardiness, minutes, watt_minutes
-from smartmig.metrics.statistics import Estimate, estimate
+from smartmig.metrics.statistics import Estimate, estimate, relative_change
 from smartmig.metrics.summary import Summary
 from smartmig.scenario import PolicySpec, RuleSpec, Scenario
 
@@ -30,6 +31,8 @@ ENERGY = Metric("energy_1e6_wmin", "energy (1e6 W·min)", lambda s: watt_minutes
 TARDINESS = Metric("mean_tardiness_min", "mean tardiness (min)", lambda s: minutes(s.mean_tardiness_s), 3)
 LATE = Metric("late_pct", "late (%)", lambda s: 100 * s.late_frac, 1)
 ET = Metric("et", "ET", lambda s: s.et, 3)
+GAIN = Metric("gain_pct", "ET gain (%)", lambda _: math.nan, 1)
+"""by how much the ET of the reproduction's `gainer` lies below the row's"""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,10 @@ class Reproduction:
     x: tuple[float, ...] = ()
     """for a figure over a number (GPUs): the rows' positions"""
     x_title: str = ""
+    gainer: int | None = None
+    """the row whose ET is set against every other row's, for GAIN"""
+    parts_of_whole: bool = False
+    """the metrics but the first are shares that add up to 100 %: a line each, drawn as one stack per row"""
 
 
 @dataclass(frozen=True)
@@ -72,8 +79,17 @@ class Result:
     days: int
 
     def estimate(self, row: int, metric: Metric) -> Estimate | None:
+        if metric is GAIN:
+            return self._gain_pct(row)
         values = self.values[row].get(metric.id)
         return None if values is None else estimate(values)
+
+    def _gain_pct(self, row: int) -> Estimate | None:
+        gainer = self.reproduction.gainer
+        if gainer is None or row == gainer:
+            return None
+        change = relative_change(self.values[gainer][ET.id], self.values[row][ET.id])
+        return Estimate(-100 * change.mean, 100 * change.half_width, change.n)
 
     def median(self, row: int, metric: Metric) -> float | None:
         values = self.values[row].get(metric.id)
@@ -106,7 +122,8 @@ def reproduce(what: Reproduction, days: int, first_seed: int, progress: Progress
             if row.measure is not None:
                 values.append({name: np.array([found[name] for found in results]) for name in results[0]})
             else:
-                values.append({m.id: np.array([m.of(summary) for summary in results]) for m in what.metrics})
+                simulated = [metric for metric in what.metrics if metric is not GAIN]
+                values.append({m.id: np.array([m.of(summary) for summary in results]) for m in simulated})
     return Result(what, tuple(values), days)
 
 
@@ -119,25 +136,54 @@ def energy_bound(shard: Shard) -> Mapping[str, float]:
     return {ENERGY.id: watt_minutes(bound_shard(shard)) / 1e6}
 
 
-def result_table(result: Result) -> Table:
+def result_cells(result: Result) -> list[list[str]]:
+    """The table as text, headings first: a line per row, or per metric where those are the parts of a whole."""
     what = result.reproduction
-    table = Table(title=f"{what.title}  [dim]({what.source})[/dim]", title_justify="left")
-    table.add_column("")
-    for metric in what.metrics:
-        table.add_column(f"{metric.title}\nours", justify="right")
-        if any(metric.id in row.published for row in what.rows):
-            table.add_column("published\n", justify="right", style="cyan")
+
+    def ours(index: int, metric: Metric) -> str:
+        value, median = result.estimate(index, metric), result.median(index, metric)
+        if value is None:
+            return ""
+        beside = f" (median {median:.{metric.digits}f})" if metric is TARDINESS else ""
+        return f"{value.mean:.{metric.digits}f} ± {value.half_width:.{metric.digits}f}{beside}"
+
+    if what.parts_of_whole:
+        table = [["", *(text for row in what.rows for text in (row.label, *_if(row.published, "published")))]]
+        for metric in what.metrics:
+            cells = [metric.title]
+            for index, row in enumerate(what.rows):
+                cells += [ours(index, metric), *_if(row.published, row.published.get(metric.id, ""))]
+            table.append(cells)
+        return table
+    known = {metric.id for metric in what.metrics if any(metric.id in row.published for row in what.rows)}
+    table = [["", *(text for metric in what.metrics for text in (metric.title, *_if(metric.id in known, "published")))]]
     for index, row in enumerate(what.rows):
         cells = [row.label]
         for metric in what.metrics:
-            ours, median = result.estimate(index, metric), result.median(index, metric)
-            text = "" if ours is None else f"{ours.mean:.{metric.digits}f} ± {ours.half_width:.{metric.digits}f}"
-            if metric is TARDINESS and median is not None:
-                text += f" [dim](median {median:.{metric.digits}f})[/dim]"
-            cells.append(text)
-            if any(metric.id in other.published for other in what.rows):
-                cells.append(row.published.get(metric.id, ""))
-        table.add_row(*cells)
+            cells += [ours(index, metric), *_if(metric.id in known, row.published.get(metric.id, ""))]
+        table.append(cells)
+    return table
+
+
+def _if(condition: object, text: str) -> list[str]:
+    return [text] if condition else []
+
+
+def result_table(result: Result) -> Table:
+    what = result.reproduction
+    table = Table(title=f"{what.title}  [dim]({what.source})[/dim]", title_justify="left")
+    headings, *rows = result_cells(result)
+    for heading in headings:
+        theirs = heading == "published"
+        side: Literal["left", "right"] = "right" if heading else "left"
+        table.add_column(heading, justify=side, style="cyan" if theirs else None)
+    for row in rows:
+        table.add_row(
+            *(
+                cell.replace("(median", "[dim](median").replace(")", ")[/dim]") if "(median" in cell else cell
+                for cell in row
+            )
+        )
     table.caption = f"{result.days} days per row, the same for all; mean ± 95 % interval.\n{what.differs}"
     table.caption_justify = "left"
     return table

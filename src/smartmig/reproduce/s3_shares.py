@@ -22,7 +22,7 @@ SUBLINEARITY = Metric("sublinearity", "sublinearity", lambda _: math.nan, 2)
 
 
 def _metric(bar: str) -> Metric:
-    return Metric(f"share_{bar}_pct", f"{bar} (%)", lambda _: math.nan, 1)
+    return Metric(f"share_{bar}_pct", f"configuration {bar} (%)", lambda _: math.nan, 1)
 
 
 def shares(shard: Shard) -> Mapping[str, float]:
@@ -62,4 +62,5 @@ def figure_13() -> Reproduction:
         differs="The figure's loads are not public: ours keep x20 days whatever the jobs, and the policy was trained "
         "on the papers' mix only. Sublinearity: slope of the mean throughput curve against linear, 1 = linear.",
         days=20,
+        parts_of_whole=True,
     )

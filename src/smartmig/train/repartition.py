@@ -39,7 +39,8 @@ Told = Callable[[str, int, int, str], None]
 """(what is being done, steps done, steps in all, how it goes)"""
 
 MINIBATCH = 8192
-EVEN_BIN_S = 1800.0
+OUTLIER = 8.0
+"""Advantages beyond so many standard deviations are cut off: accidents of a crowded hour."""
 SMOOTHING = 0.9
 """Of the weights that are validated and kept, per update: their mean over some ten updates steps over the noise."""
 SCALE = 1000.0
@@ -75,22 +76,6 @@ def advantage(played: Played, cost: Floats, siblings: int, horizon_s: float) -> 
     return better
 
 
-def even_out(better: Floats, played: Played, siblings: int) -> Floats:
-    """Advantages in units of their usual size at that time of that day, without the rare huge ones.
-
-    A crowded hour costs a hundred times a quiet one: left as they are, its accidents drown what the rest can teach.
-    """
-    family = played.day // siblings
-    n_bins = int(played.time_s.max() // EVEN_BIN_S) + 1
-    cell = family * n_bins + (played.time_s // EVEN_BIN_S).astype(np.int64)
-    n_cells = (int(family.max()) + 1) * n_bins
-    count = np.bincount(cell, minlength=n_cells)
-    usual = np.sqrt(np.bincount(cell, better**2, n_cells) / np.maximum(count, 1))
-    floor = 0.1 * better.std() + 1e-9
-    clipped: Floats = np.clip(better / np.maximum(usual, floor)[cell], -3.0, 3.0)
-    return clipped
-
-
 class Trainer:
     """A training run that can be stopped after any update and goes on exactly as if it had not been."""
 
@@ -116,7 +101,7 @@ class Trainer:
         if len(self.days.cuts.models) > 1:
             raise InputError("--gpus: training needs GPUs of one model; a trained policy runs on mixed clusters too")
         self.explore = MeanField(top=training.top, events_per_gpu=training.events_per_gpu)
-        self.decide = MeanField(events_per_gpu=training.events_per_gpu)
+        self.decide = MeanField()
         model = self.days.cuts.models[0]
         self.net = MeanFieldNet(describe(self.days.cuts), model.n_compute, training.seed).to(device)
         self.optimiser = torch.optim.Adam(self.net.parameters(), training.learning_rate)
@@ -168,8 +153,8 @@ class Trainer:
         cost = SCALE * (played.cost[:, 0] / 60 / n_jobs + ENERGY_WEIGHT * played.cost[:, 1] / 60)
         better = advantage(played, cost, training.siblings, training.horizon_s)
         spread = float(better.std())
-        even = even_out(better, played, training.siblings)
-        gain = torch.tensor(even - even.mean(), dtype=torch.float32, device=self.device)
+        usual = np.clip(better / (spread + 1e-9), -OUTLIER, OUTLIER)
+        gain = torch.tensor(usual - usual.mean(), dtype=torch.float32, device=self.device)
         features, gpus, moves, kept = self._tensors(played.features, played.gpus, played.moves, played.kept)
         with torch.no_grad():
             before = torch.cat(

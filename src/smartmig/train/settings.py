@@ -19,8 +19,8 @@ class Training:
     """times each day is played with different draws"""
     pool: int = 384
     """different training days"""
-    horizon_s: float = 10_800.0
-    """costs this far ahead weigh 1/e"""
+    horizon_s: float = 14_400.0
+    """costs this far ahead weigh 1/e; a shorter one teaches to leave work for later"""
     learning_rate: float = 5e-4
     """at the beginning; falls to a tenth"""
     epochs: int = 2
@@ -36,7 +36,7 @@ class Training:
     top: int = 3
     """entries of a row that are sampled from (S3)"""
     events_per_gpu: float = 0.5
-    """events between two decisions, per GPU"""
+    """events between two decisions, per GPU; fewer and weightier ones than in use are easier to learn from"""
     teacher_days: int = 64
     """days of the teacher to imitate first; 0: none"""
     teacher_epochs: int = 12

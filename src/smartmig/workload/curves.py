@@ -67,9 +67,9 @@ def published_curves(path: Path | None = None) -> tuple[Curve, ...]:
     if path is None:
         return _PUBLISHED
     table = Table.read(Path(path), REQUIRED, OPTIONAL)
-    names = table.texts("name", allow_empty=False)
+    names = table.texts("name", allow_empty=False).tolist()
     speedups = np.stack([table.numbers(size, empty=math.nan) for size in SIZE_NAMES], axis=1)
-    sources = table.texts("source") if "source" in table.columns else [str(path)] * len(names)
+    sources = table.texts("source").tolist() if "source" in table.columns else [str(path)] * len(names)
     curves = []
     for row, (name, values, source) in enumerate(zip(names, speedups.tolist(), sources, strict=True)):
         try:

@@ -9,23 +9,16 @@ content and written when the name ends in `.gz`; `-` is standard input or output
 from __future__ import annotations
 
 import csv
-import gzip
-import io
 import math
-import sys
 from collections.abc import Iterable
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 
-from smartmig.atomic import atomic_write
-from smartmig.errors import InputError
 from smartmig.types import SLICE_SIZES, Floats, Jobs
 from smartmig.workload.order import in_order
-from smartmig.workload.table import Table, read_text
+from smartmig.workload.table import Table, read_bytes, write_table
 from smartmig.workload.trace_report import TraceReport
 
 RUN_COLUMNS = tuple(f"run_{size}g_s" for size in SLICE_SIZES)
@@ -57,8 +50,7 @@ def read_jobs(path: Path) -> Jobs:
     """Read a job file, sorted by (arrival, job id). Raises `InputError` with file and line for any mistake in it."""
     table = Table.read(Path(path), REQUIRED, OPTIONAL)
     ids = table.texts("job_id", allow_empty=False)
-    if len(set(ids)) != len(ids):
-        _refuse_repeated_id(table, ids)
+    table.refuse_repeated(ids, "job_id")
     arrive_s = _times(table, "arrive_s")
     deadline_s = _times(table, "deadline_s")
     table.refuse_where(
@@ -68,20 +60,20 @@ def read_jobs(path: Path) -> Jobs:
     run_s: Floats = np.stack([_run_times(table, column) for column in RUN_COLUMNS], axis=1)
     nowhere = np.asarray(np.isinf(run_s).all(axis=1))
     table.refuse_where(nowhere, lambda row: f"job '{ids[row]}' has no run time on any size")
-    kind = table.texts("kind") if "kind" in table.columns else [""] * len(ids)
+    kind = table.texts("kind") if "kind" in table.columns else np.full(len(ids), "")
     if "memory_gb" in table.columns:
         memory_gb = table.numbers("memory_gb", empty=0.0)
         table.refuse_where(memory_gb < 0, lambda row: f"memory_gb is {memory_gb[row]}, below 0")
     else:
         memory_gb = np.zeros(len(ids))
-    return in_order(Jobs(np.array(ids), arrive_s, deadline_s, run_s, np.array(kind), memory_gb))
+    return in_order(Jobs(ids, arrive_s, deadline_s, run_s, kind, memory_gb))
 
 
 def place_of_job(path: Path, job_id: str) -> str:
     """`<file>:<line>` of a job, for messages about it; the file alone when it was standard input."""
     if str(path) == "-":
         return "standard input"
-    reader = csv.reader(io.StringIO(read_text(Path(path)), newline=""))
+    reader = csv.reader(read_bytes(Path(path)).decode().split("\n"))
     column = next(reader).index("job_id")
     for row in reader:
         if len(row) > column and row[column] == job_id:
@@ -94,34 +86,18 @@ def write_jobs(jobs: Jobs, path: Path) -> None:
 
     Raises `InputError` for a job id or kind with a line break in it, and for a place that cannot be written.
     """
-    path = Path(path)
-    for name, texts in (("job_id", jobs.job_id), ("kind", jobs.kind)):
-        for text in texts[(np.strings.find(texts, "\n") >= 0) | (np.strings.find(texts, "\r") >= 0)][:1]:
-            raise InputError(f"{path}: cannot write {name} {str(text)!r}: it holds a line break")
-    with ExitStack() as stack:
-        if str(path) == "-":
-            _write(jobs, sys.stdout)
-        elif path.suffix == ".gz":
-            raw = stack.enter_context(atomic_write(path, "wb"))
-            # No name and no clock in the header: the same jobs give the same bytes.
-            packed = stack.enter_context(gzip.GzipFile("", "wb", 6, raw, mtime=0))
-            _write(jobs, stack.enter_context(io.TextIOWrapper(packed, encoding="utf-8", newline="\n")))
-        else:
-            _write(jobs, stack.enter_context(atomic_write(path)))
-
-
-def _write(jobs: Jobs, stream: IO[str]) -> None:
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow((*REQUIRED, *OPTIONAL))
-    columns: list[Iterable[str]] = [
-        jobs.job_id.tolist(),
-        map(repr, jobs.arrive_s.tolist()),
-        map(repr, jobs.deadline_s.tolist()),
-        *(("" if v == math.inf else repr(v) for v in jobs.run_s[:, k].tolist()) for k in range(len(SLICE_SIZES))),
-        jobs.kind.tolist(),
-        map(repr, jobs.memory_gb.tolist()),
-    ]
-    writer.writerows(zip(*columns, strict=True))
+    columns: dict[str, Iterable[str]] = {
+        "job_id": jobs.job_id.tolist(),
+        "arrive_s": map(repr, jobs.arrive_s.tolist()),
+        "deadline_s": map(repr, jobs.deadline_s.tolist()),
+        **{
+            column: ("" if value == math.inf else repr(value) for value in jobs.run_s[:, at].tolist())
+            for at, column in enumerate(RUN_COLUMNS)
+        },
+        "kind": jobs.kind.tolist(),
+        "memory_gb": map(repr, jobs.memory_gb.tolist()),
+    }
+    write_table(Path(path), columns, {"job_id": jobs.job_id, "kind": jobs.kind})
 
 
 def _times(table: Table, column: str) -> Floats:
@@ -137,11 +113,3 @@ def _run_times(table: Table, column: str) -> Floats:
         lambda row: f"{column} is {values[row]}; a run time is above 0, or empty when the job does not fit",
     )
     return values
-
-
-def _refuse_repeated_id(table: Table, ids: Iterable[str]) -> None:
-    seen: set[str] = set()
-    for row, job_id in enumerate(ids):
-        if job_id in seen:
-            raise table.error(row, f"job_id '{job_id}' stands twice")
-        seen.add(job_id)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smartmig.types import SLICE_SIZES, Floats, Jobs
 from smartmig.workload.curves import sublinearity
@@ -50,7 +52,6 @@ class Summary:
 def summarise(jobs: Jobs) -> Summary:
     """The summary of a set with at least one job."""
     hours = (jobs.arrive_s // _HOUR_S).astype(np.int64) % 24
-    kinds, counts = np.unique(jobs.kind, return_counts=True)
     fastest_s = jobs.run_s.min(axis=1)
     return Summary(
         n_jobs=len(jobs),
@@ -58,18 +59,24 @@ def summarise(jobs: Jobs) -> Summary:
         last_s=float(jobs.arrive_s[-1]),
         arrivals_by_hour=tuple(np.bincount(hours, minlength=24).tolist()),
         sizes=tuple(_size_summary(size, jobs.run_s[:, k]) for k, size in enumerate(SLICE_SIZES)),
-        slack=_quantiles((jobs.deadline_s - jobs.arrive_s) / fastest_s),
-        kinds={str(kinds[i]): int(counts[i]) for i in np.argsort(-counts, kind="stable")},
+        slack=quantiles((jobs.deadline_s - jobs.arrive_s) / fastest_s),
+        kinds=counted(jobs.kind),
         sublinearity=sublinearity(jobs.run_s),
     )
 
 
 def _size_summary(size: int, run_s: Floats) -> SizeSummary:
     fitting = run_s[np.isfinite(run_s)]
-    return SizeSummary(size, int(fitting.size), float(fitting.sum()) / _HOUR_S, _quantiles(fitting))
+    return SizeSummary(size, int(fitting.size), float(fitting.sum()) / _HOUR_S, quantiles(fitting))
 
 
-def _quantiles(values: Floats) -> tuple[float, ...]:
+def quantiles(values: Floats) -> tuple[float, ...]:
+    """The value at each of QUANTILES; nan when there are no values."""
     if values.size == 0:
         return (math.nan,) * len(QUANTILES)
     return tuple(np.quantile(values, QUANTILES).tolist())
+
+
+def counted(texts: NDArray[np.str_]) -> dict[str, int]:
+    """How often each text stands, most frequent first, ties by name."""
+    return dict(sorted(Counter(texts.tolist()).items(), key=lambda item: (-item[1], item[0])))

@@ -45,6 +45,7 @@ def test_read__ties_are_in_natural_order(tmp_path: Path) -> None:
     jobs = read_jobs(written(tmp_path, f"{HEADER}\n{rows}"))
     assert jobs.job_id.tolist() == ["2", "10", "a", "job-9", "job-010", "job-10"]
     assert sorted(["9" * 5000, "1" + "0" * 5000], key=natural_key)[0] == "9" * 5000
+    assert sorted(["a1", "a", "ab", "a01", "a0", "b"], key=natural_key) == ["a", "a0", "a01", "a1", "ab", "b"]
 
 
 def test_read__columns_stand_in_any_order(tmp_path: Path) -> None:
@@ -101,9 +102,10 @@ ROW = "a,0,9,5,4,3,2,1"
         (f"{HEADER}\n{ROW}\n{'x' * 300},0,9,5,4,3,2,1\n", r"jobs\.csv:3: job_id has 300 characters"),
         (f"{HEADER}\n{ROW}\nb,0,9,5,4,3,2\n", r"jobs\.csv:3: 7 fields, but the header has 8"),
         (f"{HEADER}\n{ROW}\n\nb,0,9,5,4,3,2,1,7\n", r"jobs\.csv:4: 9 fields, but the header has 8"),
-        (f'{HEADER},kind\n{ROW},"k\nl"\nc,x,9,5,4,3,2,1,k\n', r"jobs\.csv:4: arrive_s is 'x'"),
-        (f'{HEADER}\n{ROW}\n"b\nc",0,9,5,4,3,2,1\n', r"jobs\.csv:3: job_id holds a line break"),
-        (f'{HEADER}\n{ROW}\n"b,0,9,5,4,3,2,1\n', r"jobs\.csv:\d+: not a CSV"),
+        (f'{HEADER},kind\n{ROW},"k,l"\nc,x,9,5,4,3,2,1,k\n', r"jobs\.csv:3: arrive_s is 'x'"),
+        (f'{HEADER}\n{ROW}\n"b\nc",0,9,5,4,3,2,1\n', r"jobs\.csv:3: not a CSV: a quote is not closed"),
+        (f'{HEADER}\n{ROW}\n"b,0,9,5,4,3,2,1\n', r"jobs\.csv:3: not a CSV: a quote is not closed"),
+        (f'{HEADER}\n{ROW}\nb"c"d,0,9,5,4,3,2,1\n', r"jobs\.csv:3: not a CSV: .* inside a cell"),
         (f"{HEADER},memory_gb\n{ROW},-1\n", r"jobs\.csv:2: memory_gb is -1\.0, below 0"),
         (f"{HEADER}\n{ROW}\nb\0,0,9,5,4,3,2,1\n", r"jobs\.csv:3: holds a NUL"),
         (f"{HEADER}\n{ROW}\n".encode() + b"\xff,0,9,5,4,3,2,1\n", r"jobs\.csv:3: not UTF-8 text \(byte 0xff\)"),

@@ -73,6 +73,43 @@ def test_trace__show_and_convert_guess_the_format(tmp_path: Path, name: str) -> 
     assert "assumed curve" in text
 
 
+def test_trace__pods_are_slices_unless_whole_gpus_are_asked_for() -> None:
+    pods = SAMPLES / "openb_pods.csv"
+    assert "sizes" in json.loads(run(trace.app, "show", pods, "--json").stdout)
+    for flags in ((), ("--format", "openb")):
+        whole = json.loads(run(trace.app, "show", pods, "--whole-gpus", *flags, "--json").stdout)
+        assert whole["format"] == "openb"
+        assert "n_jobs" in whole
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("log.swf", "swf"), ("sacct.txt", "sacct"), ("philly_jobs.csv", "philly"), ("gang_jobs.csv", "csv"),
+     ("helios_jobs.csv", "helios"), ("pai_tasks.csv", "pai"), ("drac_jobs.csv", "drac"), ("beocat_jobs.csv", "beocat")],
+)  # fmt: skip
+def test_trace__converted_jobs_show_the_same(tmp_path: Path, name: str, told: str) -> None:
+    out = tmp_path / "jobs.csv"
+    run(trace.app, "convert", SAMPLES / name, "-o", out)
+    before, after = (json.loads(run(trace.app, "show", path, "--json").stdout) for path in (SAMPLES / name, out))
+    assert (before.pop("format"), after.pop("format")) == (told, "csv")
+    before.pop("report"), after.pop("report")
+    assert before == after
+    text = run(trace.app, "show", SAMPLES / name).stdout
+    assert "GPUs a job:" in text
+    assert "rows used" in text
+
+
+def test_trace_show__puts_many_sizes_together(tmp_path: Path) -> None:
+    path = tmp_path / "many.csv"
+    path.write_text("job_id,submit_s,run_s,n_gpus,user\n" + "".join(f"{n},{n},60,{n},u{n}\n" for n in range(1, 40)))
+    text = run(trace.app, "show", path, "--nodes", "4x8").stdout
+    assert [line.split()[:2] for line in text.splitlines() if "%" in line] == [
+        ["1", "1"], ["2", "1"], ["3-4", "2"], ["5-8", "4"], ["9-16", "8"], ["17-32", "16"], ["33-64", "7"],
+    ]  # fmt: skip
+    assert "of the other 29" in text
+    assert "load on 4x8" in text
+
+
 def test_trace_convert__window_in_days(tmp_path: Path) -> None:
     out = tmp_path / "jobs.csv"
     run(trace.app, "convert", SAMPLES / "genai_requests.csv", "--from-day", 1, "--days", 1, "--load", 2, "-o", out)

@@ -118,9 +118,9 @@ class MeanField:
     grouped: bool = True
     """one draw per configuration moves an eighth of the cluster, the least busy GPUs first; false: every GPU draws for
     itself (S3), which re-cuts more than the matrix means whenever few GPUs draw"""
-    events_per_gpu: float = 0.5
-    """events between two decisions, per GPU of the cluster: S3 asks at every fifth event of eight GPUs, and events come
-    as much faster as there are more GPUs"""
+    events_per_gpu: float = 0.125
+    """events between two decisions, per GPU of the cluster: every event of eight GPUs (S3: every one, or every fifth),
+    and events come as much faster as there are more GPUs"""
 
     control: ClassVar[Kernel | None] = control
     counted: ClassVar[bool] = True

@@ -63,7 +63,7 @@ class Planner:
 
     base: str = "slice-count"
     """the rule to improve on, by id: says when to look, what to do by default, and re-cuts within the look ahead"""
-    every: int = 1
+    every: int = 4
     """plan at every so many-th look; in between the base rule decides alone"""
     horizon_s: float = 3600.0
     """how far to look ahead; too short is worse than not at all, because a backlog is paid for later"""
@@ -75,7 +75,7 @@ class Planner:
     """try configurations with at most so many slices more or fewer"""
     n_candidates: int = 60
     """at most so many are tried, small changes first"""
-    sureness: float = 2.0
+    sureness: float = 1.0
     """standard errors by which a cut must beat the base rule's to be taken"""
     energy_weight: float = 8.3e-4
     """what a watt-minute is worth in minutes of tardiness, as in `marginal-et`"""

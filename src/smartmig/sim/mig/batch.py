@@ -11,7 +11,8 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import count
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -22,13 +23,17 @@ from smartmig.policy.encoding import AT_CONFIG, N_FEATURES, encode
 from smartmig.policy.network import at_rows
 from smartmig.policy.placement.rule import Kernels, PlacementRule
 from smartmig.policy.repartition.mean_field import AT_PLAN, MeanField
+from smartmig.policy.repartition.planner import Planner
 from smartmig.policy.repartition.rule import RepartitionRule
 from smartmig.policy.view import SLOTS, JobArrays, Kernel, State, World
 from smartmig.sim.mig.kernel import CHECK_DUE, FINISHED, engine
 from smartmig.sim.mig.plugged import rule_control
-from smartmig.sim.mig.run import Cluster, cuts_of, open_gpus, rule_name
+from smartmig.sim.mig.rollout import planned_stepper
+from smartmig.sim.mig.run import Cluster, cuts_of, open_gpus, rollouts, rule_name
 from smartmig.sim.mig.world import Settings, build_jobs, build_world, fresh_state
 from smartmig.types import Floats, Ints, Jobs
+
+NO_PAUSE = 1 << 62
 
 
 class Played(NamedTuple):
@@ -150,6 +155,19 @@ def play_day(
         n += 1
 
 
+def joined(days: Sequence[Played]) -> Played:
+    return Played(*(np.concatenate(arrays) for arrays in zip(*days, strict=True)))
+
+
+def row_choices(config: Ints, targets: Ints, n_configs: int) -> Ints:
+    """(n_configs, n_configs) the choice of each row that has GPUs: where some of them go, or to stay."""
+    moves: Any = np.zeros((n_configs, n_configs), dtype=np.int16)
+    for present in np.unique(config):
+        goes = targets[(config == present) & (targets >= 0) & (targets != present)]
+        moves[present, goes if goes.size else present] = 1
+    return cast("Ints", moves)
+
+
 advance: Kernel = None
 recut: Kernel = None
 
@@ -192,8 +210,16 @@ class Days:
         seed: int = 0,
         rule: MeanField | None = None,
     ) -> Played:
-        """Days by index under the network's weights, or under a teacher; `seed` is that of the draws."""
+        """Days by index under the network's weights, or under a teacher; `seed` is that of the draws.
+
+        A teacher is asked as often as the network would be.
+        """
         learned = rule or self.rule
+        if isinstance(teacher, Planner):
+            planner = teacher
+            with ThreadPoolExecutor(self.n_threads) as pool:
+                watch = pool.map(lambda nth, index: self._watch(nth, index, planner, learned), count(), which)
+                return joined(list(watch))
         who: RepartitionRule = teacher if teacher is not None else learned
         run = player(
             rule_name(self.setting.placement), self.setting.placement.kernels, rule_name(who), type(who).control
@@ -228,15 +254,46 @@ class Days:
                 state = self._state(jobs)
             if n < 0:
                 raise SimulationError(f"training day {index} got stuck: jobs wait for a slice the policy never cut")
-            late = np.maximum(0.0, state.job["finish_s"] - jobs.spec["deadline_s"]).sum()
-            total = np.array([[late, state.gpu["energy_j"].sum()]])
-            watts = self.world.power_w[state.gpu["model"], state.gpu["busy"]]
-            total[0, 1] += (watts * (state.now["time_s"][0] - state.gpu["charged_s"])).sum()
-            return Played._make([*(array[:n] for array in out), np.full(n, nth), total])
+            return Played._make([*(array[:n] for array in out), np.full(n, nth), self._total(jobs, state)])
 
         with ThreadPoolExecutor(self.n_threads) as pool:
-            parts = list(pool.map(one, enumerate(which)))
-        return Played(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+            return joined(list(pool.map(one, enumerate(which))))
+
+    def _watch(self, nth: int, index: int, planner: Planner, learned: MeanField) -> Played:
+        """One day under a planner; what its decisions cost one by one is not taken down."""
+        jobs, placement = self.jobs[index], self.setting.placement
+        n_configs = len(self.cuts.configs)
+        features, gpus, moves, time_s = [], [], [], []
+
+        def told(state: State, targets: Ints) -> None:
+            seen: Any = np.zeros(N_FEATURES, dtype=np.float32)
+            encode(self.world, jobs, state, seen)
+            features.append(seen)
+            gpus.append(state.tally[AT_CONFIG : AT_CONFIG + 2 * n_configs].reshape(2, n_configs).astype(np.int16))
+            moves.append(row_choices(state.gpu["config"], targets, n_configs))
+            time_s.append(float(state.now["time_s"][0]))
+
+        built = engine(rule_name(placement), placement.kernels)
+        asked_every = learned.every_events(self.world.n_gpus)
+        tries = rollouts(placement, planner)
+        step = planned_stepper(self.world, jobs, planner, self.cuts, built, tries, asked_every, told)
+        state = self._state(jobs)
+        state.now["next_check_s"] = 0.0
+        while (status := step(state, NO_PAUSE)) == CHECK_DUE:
+            pass
+        if status != FINISHED:
+            raise SimulationError(f"training day {index} got stuck: jobs wait for a slice the planner never cut")
+        n = len(features)
+        kept, cost = np.full((n, n_configs), -1, dtype=np.int32), np.full((n, 2), np.nan)
+        seen = [np.array(features), np.array(gpus), np.array(moves), kept, cost, np.array(time_s)]
+        return Played._make([*seen, np.full(n, nth), self._total(jobs, state)])
+
+    def _total(self, jobs: JobArrays, state: State) -> Floats:
+        """(1, 2) tardiness and energy of a finished day."""
+        late = np.maximum(0.0, state.job["finish_s"] - jobs.spec["deadline_s"]).sum()
+        watts = self.world.power_w[state.gpu["model"], state.gpu["busy"]]
+        since_charged_j = (watts * (state.now["time_s"][0] - state.gpu["charged_s"])).sum()
+        return np.array([[late, state.gpu["energy_j"].sum() + since_charged_j]])
 
     def _state(self, jobs: JobArrays) -> State:
         """Time 0 of a day: every GPU open."""

@@ -35,6 +35,9 @@ BY_JOB = ("job", "wait", "aside", "segment")
 
 NEVER = 1 << 62
 
+GIVE_UP_AFTER = 4
+"""Futures after which a candidate that has gained nothing drops out."""
+
 
 @kernel
 def draw_future(
@@ -169,6 +172,18 @@ def in_one_block(state: State) -> tuple[State, Ints]:
     return State._make(parts), block
 
 
+def better_half(costs: Floats, alive: Ints) -> Ints:
+    """The cheaper half of the candidates on the futures tried so far, and row 0, which they must beat.
+
+    After a few futures, one that is no cheaper than row 0 is given up too: chance will not make up for it.
+    """
+    total = costs[:, alive].sum(axis=0)
+    better = alive[np.argsort(total, kind="stable")[: (alive.size + 1) // 2]]
+    if len(costs) >= GIVE_UP_AFTER:
+        better = better[costs[:, better].sum(axis=0) < costs[:, 0].sum()]
+    return np.union1d(better, [0])
+
+
 class LookAhead:
     """The planner at work on one run."""
 
@@ -229,9 +244,7 @@ class LookAhead:
                 break
             n_tried += 1
             if n_tried == halve_at:
-                order = np.argsort(costs[:n_tried, alive].sum(axis=0), kind="stable")
-                better = alive[order[: (alive.size + 1) // 2]]
-                alive = np.union1d(better, [0])
+                alive = better_half(costs[:n_tried], alive)
                 halve_at *= 2
         if n_tried < 2:
             return 0
@@ -322,11 +335,22 @@ class LookAhead:
 
 
 def planned_stepper(
-    world: World, jobs: JobArrays, planner: Planner, cuts: CutTable, built: Engine, try_cuts: Kernel
+    world: World,
+    jobs: JobArrays,
+    planner: Planner,
+    cuts: CutTable,
+    built: Engine,
+    try_cuts: Kernel,
+    asked_every: int = 0,
+    told: Callable[[State, Ints], None] | None = None,
 ) -> Callable[[State, int], int]:
-    """The engine under a planner, as `run.stepper` wants it; comes back after every decision."""
+    """The engine under a planner, as `run.stepper` wants it; comes back after every decision.
+
+    `asked_every`: events between two decisions, where they shall come at other times than the base rule's.
+    `told`: called with every decision before it is carried out.
+    """
     ahead = LookAhead(planner, world, jobs, cuts, try_cuts)
-    period_s, every_events = ahead.period_s, ahead.every_events
+    period_s, every_events = ahead.period_s, asked_every or ahead.every_events
 
     def go_on(state: State, pause_events: int) -> int:
         now = state.now
@@ -345,7 +369,10 @@ def planned_stepper(
         if by_time or now["n_events"][0] == due_events:
             n_looks = int(now["n_events"][0]) // every_events if every_events > 0 else 0
             n_looks += round(next_check_s / period_s) if period_s < math.inf else 0
-            for gpu, target in enumerate(ahead.decide(state, n_looks).tolist()):
+            targets = ahead.decide(state, n_looks)
+            if told is not None:
+                told(state, targets)
+            for gpu, target in enumerate(targets.tolist()):
                 if target >= 0:
                     built.recut(world, jobs, state, gpu, target)
         return status

@@ -9,7 +9,6 @@ The clock is shifted by an unknown constant: the shape of the day is real, its p
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,12 +20,10 @@ from smartmig.workload.curves import Curve, curve_named, run_times
 from smartmig.workload.mix import check_deadline, check_job_count, check_window, require_positive, size_run
 from smartmig.workload.order import in_order
 from smartmig.workload.table import Table
-from smartmig.workload.trace_report import RowFilter, TraceReport
+from smartmig.workload.trace_report import TraceReport
 
 REQUIRED = ("gmt_create", "predict_type", "predict_status", "exec_time_seconds")
-
-# numpy alone would also take "now", a bare year, or a time zone.
-_STAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}")
+_DAY_S = 86400.0
 
 
 @dataclass(frozen=True)
@@ -77,11 +74,12 @@ class GenaiRequests:
         copies, the deadlines.
         """
         table = Table.read(Path(self.path), REQUIRED, optional=None)
-        created_s = _since_first_midnight(table)
+        created_s = table.times("gmt_create")
+        created_s -= created_s.min() // _DAY_S * _DAY_S
         exec_s = table.numbers("exec_time_seconds", empty=0.0)
-        status = np.array(table.texts("predict_status"))
+        status = table.texts("predict_status")
 
-        rows = RowFilter(np.ones(table.n_rows, dtype=bool))
+        rows = table.rows
         rows.drop(~np.isin(status, np.array(self.statuses)), f"status is not {' or '.join(self.statuses)}")
         rows.drop(~(exec_s > 0), "execution time is missing or not above 0")
         rows.drop((created_s < self.start_s) | (created_s >= self.start_s + self.length_s), "outside the time window")
@@ -103,7 +101,7 @@ class GenaiRequests:
             raise InputError(f"exec_size: the curve '{curve.name}' does not fit {self.exec_size}g")
         run_s = run_times(exec_s[row] * at_size, np.tile(np.array(curve.speedup), (row.size, 1)))
         slack = rng.uniform(*self.deadline, row.size)
-        kinds = np.array([kind.lower().replace("_", "-") for kind in table.texts("predict_type")])
+        kinds = np.strings.replace(np.strings.lower(table.texts("predict_type")), "_", "-")
         jobs = Jobs(
             # A request has no name: its row has, and a further copy says which one it is.
             job_id=np.array([f"{r}+{c}" if c else str(r) for r, c in zip(row.tolist(), copy.tolist(), strict=True)]),
@@ -113,8 +111,7 @@ class GenaiRequests:
             kind=kinds[row],
             memory_gb=np.zeros(row.size),
         )
-        report = TraceReport(table.n_rows, int(rows.keep.sum()), rows.skipped, self._assumptions(curve, row.size))
-        return in_order(jobs), report
+        return in_order(jobs), table.report(self._assumptions(curve, row.size))
 
     def _jittered(self, rng: np.random.Generator, arrive_s: Floats, copy: np.ndarray) -> Floats:
         """Arrivals with the further copies moved, and thrown back into the window where they would leave it."""
@@ -131,24 +128,3 @@ class GenaiRequests:
             "clock": "the publisher shifted it: the shape of the day is real, its phase is not",
             "memory_gb": "unknown, taken as none",
         }
-
-
-def _since_first_midnight(table: Table) -> Floats:
-    cells = [cell.strip() for cell in table.columns["gmt_create"]]
-    try:
-        if not all(map(_STAMP.fullmatch, cells)):
-            raise ValueError
-        stamps = np.array(cells, dtype="datetime64[s]")
-    except ValueError:
-        row = next(row for row, cell in enumerate(cells) if not _is_stamp(cell))
-        shown = cells[row][:40]
-        raise table.error(row, f"gmt_create is {shown!r}, not a time like 2024-11-15 16:57:50") from None
-    since = (stamps - stamps.min().astype("datetime64[D]")).astype(np.float64)
-    return np.asarray(since, dtype=np.float64)
-
-
-def _is_stamp(cell: str) -> bool:
-    try:
-        return _STAMP.fullmatch(cell) is not None and np.datetime64(cell, "s") is not None
-    except ValueError:
-        return False

@@ -17,7 +17,7 @@ _SIZE = re.compile(r"([0-9]+)(g\.[0-9]+gb)?")
 def sizes_of(table: Table, column: str) -> list[int]:
     """Slice sizes from numbers of compute slices (`3`) or NVIDIA's profile names (`3g.40gb`)."""
     sizes = []
-    for row, cell in enumerate(table.columns[column]):
+    for row, cell in enumerate(table.texts(column).tolist()):
         found = _SIZE.fullmatch(cell.strip())
         if found is None or int(found[1]) not in SLICE_SIZES:
             known = ", ".join(map(str, SLICE_SIZES))

@@ -32,9 +32,11 @@ def read_curves(path: Path, fill_gaps: bool = False) -> tuple[Curve, ...]:
     tag = next((f"-{tag}" for tag in ("train", "infer") if tag in path.name), "")
     names = [
         f"migperf:{model}{tag}-bs{batch}"
-        for model, batch in zip(table.texts("model_name", allow_empty=False), table.texts("batch_size"), strict=True)
+        for model, batch in zip(
+            table.texts("model_name", allow_empty=False).tolist(), table.texts("batch_size").tolist(), strict=True
+        )
     ]
     if "seq_length" in table.columns:
-        names = [f"{name}-seq{seq}" for name, seq in zip(names, table.texts("seq_length"), strict=True)]
+        names = [f"{name}-seq{seq}" for name, seq in zip(names, table.texts("seq_length").tolist(), strict=True)]
     throughput = np.divide(1.0, latency, out=np.zeros_like(latency), where=latency > 0)
     return curves_of(table, names, sizes_of(table, "mig_profile"), throughput, "MIGPerf, A100-80GB", fill_gaps)

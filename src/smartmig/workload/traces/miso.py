@@ -27,6 +27,8 @@ def read_curves(path: Path, fill_gaps: bool = False) -> tuple[Curve, ...]:
     table.refuse_where(step_s <= 0, lambda row: f"step_time_s_mean is {step_s[row]:g}; a step time is above 0")
     names = [
         f"miso:{model}-train-bs{batch}"
-        for model, batch in zip(table.texts("model", allow_empty=False), table.texts("batch_size"), strict=True)
+        for model, batch in zip(
+            table.texts("model", allow_empty=False).tolist(), table.texts("batch_size").tolist(), strict=True
+        )
     ]
     return curves_of(table, names, sizes_of(table, "gpc"), 1 / step_s, "MISO, SoCC 2022, A100-40GB", fill_gaps)

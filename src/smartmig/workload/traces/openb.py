@@ -21,7 +21,7 @@ from smartmig.workload.curves import Curve, curve_named, run_times
 from smartmig.workload.mix import check_deadline, check_window, require_positive, size_run
 from smartmig.workload.order import in_order
 from smartmig.workload.table import Table
-from smartmig.workload.trace_report import RowFilter, TraceReport
+from smartmig.workload.trace_report import TraceReport
 
 REQUIRED = ("name", "num_gpu", "gpu_milli", "qos", "creation_time", "deletion_time", "scheduled_time")
 
@@ -85,7 +85,7 @@ class OpenbPods:
     def read(self, seed: int = 0) -> tuple[Jobs, TraceReport]:
         """The jobs and what happened to the rows. Raises `InputError` with file and line."""
         table = Table.read(Path(self.path), REQUIRED, optional=None)
-        names = np.array(table.texts("name", allow_empty=False))
+        names = table.texts("name", allow_empty=False)
         n_gpu, milli = table.numbers("num_gpu"), table.numbers("gpu_milli", empty=0.0)
         created, deleted = table.numbers("creation_time"), table.numbers("deletion_time", empty=math.inf)
         scheduled = table.numbers("scheduled_time", empty=math.inf)
@@ -99,7 +99,7 @@ class OpenbPods:
         with np.errstate(invalid="ignore"):
             observed_s = deleted - scheduled
 
-        rows = RowFilter(np.ones(table.n_rows, dtype=bool))
+        rows = table.rows
         rows.drop(n_gpu == 0, "asked for no GPU")
         rows.drop(n_gpu > 1, "asked for more than one GPU")
         rows.drop(np.isinf(scheduled), "never ran")
@@ -107,11 +107,12 @@ class OpenbPods:
         rows.drop(~(observed_s > 0), "ran for no time")
         rows.drop((created < self.start_s) | (created >= self.start_s + self.length_s), "outside the time window")
         rows.require_some(str(self.path))
+        table.refuse_repeated(names, "pod name")
         keep = rows.keep
 
         # One draw per row of the file, so that another window or filter leaves a pod's deadline alone.
         slack = np.random.Generator(np.random.PCG64(seed)).uniform(*self.deadline, table.n_rows)[keep]
-        best_effort = (np.array(table.texts("qos")) == "BE")[keep]
+        best_effort = (table.texts("qos") == "BE")[keep]
         speedups = np.array([curve_named(curve, "curve").speedup for curve in self._curves()])
         speedup = speedups[best_effort.astype(np.int64)]
         tops, sizes = zip(*self.milli_to_size, strict=True)
@@ -124,20 +125,16 @@ class OpenbPods:
         if not self.smaller_fits:
             run_s[np.array(SLICE_SIZES)[None, :] < size[:, None]] = np.inf
         arrive_s = (created[keep] - self.start_s) / self.time_scale
-        ids = names[keep]
-        if np.unique(ids).size != ids.size:
-            _refuse_repeated(table, names, keep)
         jobs = Jobs(
-            job_id=ids,
+            job_id=names[keep],
             arrive_s=arrive_s,
             deadline_s=arrive_s + slack * size_run(run_s, self.deadline_size),
             run_s=run_s,
-            kind=np.array(table.texts("qos"))[keep],
+            kind=table.texts("qos")[keep],
             memory_gb=milli[keep] / 1000 * self.gpu_memory_gb,
         )
         n_cut = int((observed_s[keep] > self.max_run_s).sum())
-        report = TraceReport(table.n_rows, len(jobs), rows.skipped, self._assumptions(n_cut))
-        return in_order(jobs), report
+        return in_order(jobs), table.report(self._assumptions(n_cut))
 
     def _curves(self) -> tuple[str | Curve, str | Curve]:
         """The curves of latency-sensitive and of best-effort pods."""
@@ -157,11 +154,3 @@ class OpenbPods:
             "time_scale": f"arrivals {self.time_scale:g} times as fast",
             "memory_gb": memory,
         }
-
-
-def _refuse_repeated(table: Table, names: np.ndarray, keep: np.ndarray) -> None:
-    seen: set[str] = set()
-    for row in np.flatnonzero(keep).tolist():
-        if names[row] in seen:
-            raise table.error(row, f"pod name '{names[row]}' stands twice")
-        seen.add(names[row])

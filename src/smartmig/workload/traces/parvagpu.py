@@ -35,7 +35,9 @@ def read_curves(path: Path, fill_gaps: bool = False, processes: int | None = 1) 
         raise InputError(f"{path}: no rows with {processes} processes; measured were {known}")
     names = [
         f"parvagpu:{model}-infer-bs{batch}"
-        for model, batch in zip(table.texts("model", allow_empty=False), table.texts("Batch size"), strict=True)
+        for model, batch in zip(
+            table.texts("model", allow_empty=False).tolist(), table.texts("Batch size").tolist(), strict=True
+        )
     ]
     throughput = np.where(chosen, n_processes * each, 0.0)
     sizes = sizes_of(table, "Mig instance")
