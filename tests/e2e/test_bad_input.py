@@ -159,7 +159,7 @@ SENTENCES = [
     Bad("trace split broken_gangs.csv --strict --at 1970-01-02 -o out", r"broken_gangs\.csv:3: "),
     Bad("trace show lost_gangs.csv", r"no row is left to become a job: 1 broken, run_s is empty .line 2."),
     Bad("trace show dump.txt", r"dump\.txt:1: missing column AllocTRES or ReqTRES"),
-    Bad("trace show gangs.csv --nodes 30", "--nodes: got '30', allowed is NODESxGPUS"),
+    Bad("trace show gangs.csv --nodes 30", "--nodes: entry 1 '30': cannot be read; write NODESxGPUS"),
     Bad("trace show gangs.csv --since yesterday", "since: got 'yesterday', allowed is a date like 2020-04-01"),
     Bad("trace show gangs.csv --since 1970-02-01 --until 1970-01-01", "until: got 1970-01-01, which is before"),
     Bad("trace show gangs.csv --max-gpus -1", "max_gpus: got -1"),

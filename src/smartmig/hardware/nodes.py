@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from smartmig.errors import InputError
 from smartmig.hardware.cluster import MAX_GPUS
@@ -92,3 +94,28 @@ def _speed(text: str | None, at: str) -> float:
     if not 0 < speed < math.inf:
         raise InputError(f"{at}: a speed of {text}; it must be a number above 0.")
     return speed
+
+
+OUTAGE_COLUMNS = ["node", "from_s", "to_s", "kind"]
+OUTAGE_KINDS = ("failure", "drain")
+
+
+def read_outages(path: Path) -> tuple[Outage, ...]:
+    """A CSV of `node,from_s,to_s,kind`, kind being failure or drain. Raises `InputError` with file and line."""
+    outages = []
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = csv.reader(file)
+            if next(rows, None) != OUTAGE_COLUMNS:
+                raise InputError(f"{path}:1: expected the header {','.join(OUTAGE_COLUMNS)}")
+            for row in rows:
+                try:
+                    node, from_s, to_s, kind = row
+                    outages.append(Outage(int(node), float(from_s), float(to_s), OUTAGE_KINDS.index(kind) == 1))
+                except ValueError:
+                    raise InputError(
+                        f"{path}:{rows.line_num}: cannot be read; write NODE,FROM,TO,{' or '.join(OUTAGE_KINDS)}"
+                    ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot read: {getattr(error, 'strerror', error)}") from None
+    return tuple(outages)

@@ -24,7 +24,7 @@ Window = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class GangSummary:
+class GangCosts:
     """What a run cost its users and its operator."""
 
     n_jobs: int
@@ -42,6 +42,10 @@ class GangSummary:
     p95_bounded_slowdown: float
     gpu_utilisation: float
     """share of GPU time held by jobs, from the first to the last submission"""
+    busy_gpu_utilisation: float | None
+    """the same while jobs wait under strict FCFS, one window for all policies; None = not measured"""
+    saturated_gpu_utilisation: float | None
+    """the same with all jobs submitted at once, until 99.9 % have started; None = not measured"""
     stranded_frac: float
     """share of GPU time free while jobs waited, in the same period: fragmentation, or a policy that holds back"""
     user_fairness: float | None
@@ -74,14 +78,14 @@ def bounded_slowdowns(jobs: GangJobs, run: GangRun) -> Floats:
     return np.maximum(1.0, (waits_s(jobs, run) + run_s) / np.maximum(run_s, SHORTEST_S))
 
 
-def summarise(jobs: GangJobs, run: GangRun, cluster: NodeCluster) -> GangSummary:
+def summarise(jobs: GangJobs, run: GangRun, cluster: NodeCluster) -> GangCosts:
     wait_s = waits_s(jobs, run)
     slowdown = bounded_slowdowns(jobs, run)
     period = submit_period(jobs, run)
     users = jobs.user if (jobs.user != "").any() else None
     sizes = size_classes(jobs.n_gpus)
     n_worst = max(1, round(len(jobs) / 100))
-    return GangSummary(
+    return GangCosts(
         n_jobs=len(jobs),
         mean_wait_s=float(wait_s.mean()),
         median_wait_s=float(np.median(wait_s)),
@@ -92,6 +96,8 @@ def summarise(jobs: GangJobs, run: GangRun, cluster: NodeCluster) -> GangSummary
         mean_bounded_slowdown=float(slowdown.mean()),
         p95_bounded_slowdown=float(np.percentile(slowdown, 95)),
         gpu_utilisation=utilisation(run, cluster, [period]),
+        busy_gpu_utilisation=None,
+        saturated_gpu_utilisation=None,
         stranded_frac=stranded(jobs, run, cluster, period),
         user_fairness=None if users is None else jain(list(means_by(users, slowdown).values())),
         size_fairness=jain(list(means_by(sizes, slowdown).values())),
