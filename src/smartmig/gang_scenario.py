@@ -17,6 +17,7 @@ from smartmig.types import GangJobs
 from smartmig.workload.gang.filter import GangFilter, date_s
 from smartmig.workload.gang.open import gang_trace
 from smartmig.workload.gang.requests import with_requests
+from smartmig.workload.trace_report import TraceReport
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,12 @@ class GangScenario:
         """The jobs; the seed is that of made-up requests."""
         return read_gang_jobs(self, seed)
 
+    def rows(self) -> list[str]:
+        """What became of the trace's rows, one fact a line."""
+        jobs, report = _read(self.trace, self.format, self.knobs)
+        left_out = self.chosen.apply(jobs)[1]
+        return [*report.lines(), *(f"  left out {count}: {reason}" for reason, count in left_out.items())]
+
     def notes(self, jobs: GangJobs) -> tuple[str, ...]:
         """What a reader must know about the numbers."""
         if self.requests is not None:
@@ -83,16 +90,16 @@ def read_gang_jobs(scenario: GangScenario, seed: int) -> GangJobs:
     """Read, give requests, filter: in this order, so that a job's request does not depend on the filter."""
     if scenario.requests is not None:
         load(REQUESTS, "request model", scenario.requests, "--requests")
-    jobs = _read(scenario.trace, scenario.format, scenario.knobs)
+    jobs, _ = _read(scenario.trace, scenario.format, scenario.knobs)
     if scenario.requests is not None:
         jobs = with_requests(jobs, scenario.requests, seed)
     return scenario.chosen.apply(jobs)[0]
 
 
 @functools.lru_cache(maxsize=1)
-def _read(trace: Path, name: str | None, knobs: tuple[tuple[str, Any], ...]) -> GangJobs:
+def _read(trace: Path, name: str | None, knobs: tuple[tuple[str, Any], ...]) -> tuple[GangJobs, TraceReport]:
     """A comparison runs one trace many times."""
-    return gang_trace(trace, name, **dict(knobs)).read()[0]
+    return gang_trace(trace, name, **dict(knobs)).read()
 
 
 def day_before(day: str, where: str) -> str:

@@ -121,6 +121,7 @@ def simulate(
     spec = GangPolicySpec(rule_spec(selection, "--selection"), rule_spec(allocation, "--allocation"), backfill)
     policy, cluster = spec.policy(), scenario.cluster()
     jobs = scenario.jobs(seed)
+    log("\n".join(scenario.rows()))
     if not is_compiled(policy):
         log("compiling this policy for its first use (some 20 seconds, then cached) ...")
     try:
@@ -167,6 +168,7 @@ def compare(
     for policy in policies:
         policy.policy()
     scenario.jobs(first)
+    log("\n".join(scenario.rows()))
     try:
         with progress_bar() as tell:
             result = compare_gangs(
