@@ -28,14 +28,14 @@ def fair_share(world: World, state: State, user: int) -> float:
 @kernel
 def score(world: World, jobs: JobArrays, state: State, job: int) -> float:
     spec = jobs.spec[job]
-    age = min((state.now[0].time_s - spec.submit_s) / world.selection_knobs[3], 1.0)
+    age_s = min(state.now[0].time_s - spec.submit_s, world.selection_knobs[3])
     size = spec.n_gpus / world.n_gpus
     # Use changes with time only, and a user has many jobs in the queue.
     if state.user[spec.user].factor_s != state.now[0].time_s:
         state.user[spec.user].factor = fair_share(world, state, spec.user)
         state.user[spec.user].factor_s = state.now[0].time_s
     fair = state.user[spec.user].factor
-    return -(world.selection_knobs[0] * age + world.selection_knobs[1] * size + world.selection_knobs[2] * fair)
+    return -(world.selection_knobs[0] * age_s + world.selection_knobs[1] * size + world.selection_knobs[2] * fair)
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,13 @@ class Multifactor(Ordered):
         return self.half_life_s
 
     def knobs(self) -> tuple[float, ...]:
-        return (self.age_weight, self.size_weight, self.fair_weight, self.max_age_s)
+        return (self.age_weight / self.max_age_s, self.size_weight, self.fair_weight, self.max_age_s)
 
     def plain_key(self, view: PlainGang, job: int) -> float:
-        age = min((view.now_s - float(view.jobs.submit_s[job])) / self.max_age_s, 1.0)
+        age_s = min(view.now_s - float(view.jobs.submit_s[job]), self.max_age_s)
         size = int(view.jobs.n_gpus[job]) / view.n_gpus
         everyone = view.everyone.usage(view.now_s, self.half_life_s)
         mine = view.users[view.jobs.user[job]].usage(view.now_s, self.half_life_s)
         use = mine / everyone if everyone > 0 else 0.0
         fair = 2.0 ** (-use * len(view.users))
-        return -(self.age_weight * age + self.size_weight * size + self.fair_weight * fair)
+        return -(self.age_weight / self.max_age_s * age_s + self.size_weight * size + self.fair_weight * fair)

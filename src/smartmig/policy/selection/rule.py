@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from smartmig.jit import kernel
+from smartmig.jit import kernel, lowest_bit
 from smartmig.policy.gang_plain import PlainGang
 from smartmig.policy.gang_view import JobArrays, State, World, can_start, next_waiting
 from smartmig.policy.selection.known import KnownJobs
@@ -104,12 +104,19 @@ def least_key(world: World, jobs: JobArrays, state: State) -> int:
     """The same for an order that moves with time; the queue then stands by submission, so a rank is a job."""
     best = np.inf
     chosen = -1
-    at = next_waiting(state, 0)
-    while at >= 0:
-        if state.now[0].reserved < 0 or can_start(world, jobs, state, at):
-            key = rule_key(world, jobs, state, at)
-            if chosen < 0 or key < best:
-                best = key
-                chosen = at
-        at = next_waiting(state, at + 1)
+    free_for_all = state.now[0].reserved < 0
+    for block in range(state.waiting_words.size):
+        words = state.waiting_words[block]
+        while words != 0:
+            word = block * 64 + lowest_bit(words)
+            words &= words - 1
+            bits = state.waiting[word]
+            while bits != 0:
+                at = word * 64 + lowest_bit(bits)
+                bits &= bits - 1
+                if free_for_all or can_start(world, jobs, state, at):
+                    key = rule_key(world, jobs, state, at)
+                    if chosen < 0 or key < best:
+                        best = key
+                        chosen = at
     return chosen
