@@ -25,8 +25,9 @@ NODE_SPEC = record("n_gpus model switch", "speed")
 EDGE = record("node change kills", "time_s")
 """a node goes away (change +1), killing what runs there or not, or comes back (-1)"""
 
-JOB_SPEC = record("n_gpus models one_node user rank", "submit_s limit_s predicted_s")
-"""models: bit = GPU model it accepts; one_node: some node is large enough for all its GPUs"""
+JOB_SPEC = record("n_gpus models one_node least_share user rank", "submit_s limit_s predicted_s")
+"""models: bit = GPU model it accepts; one_node: some node is large enough for all its GPUs; least_share: no node can be
+of use to it with fewer"""
 
 RANKED = record("job n_gpus", "limit_s")
 """what a walk through the queue looks at, by rank"""
@@ -120,7 +121,7 @@ class State(NamedTuple):
     take: Ints  # (n_nodes,) what it gets
     chosen: Ints  # (n_nodes,) the nodes it gets something of
     switch_offered: Ints  # (n_switches,) offered, by switch
-    scratch: Floats  # (n_nodes,) of the allocation rule, between `prepare` and `score`
+    scratch: Floats  # (n_nodes + widest + 1,) of the allocation rule, between `prepare` and `score`
     order: Records  # (n,) ORDER; only with conservative backfill
     mix: Floats  # (widest + 1,) decayed count of submitted jobs by size
     user: Records  # (n_users + 1,) USER; the last row is all users together

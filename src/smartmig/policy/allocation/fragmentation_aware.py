@@ -26,12 +26,25 @@ def lost_room(state: State, free: int, n_gpus: int) -> float:
 
 
 @kernel
+def tabulate(world: World, jobs: JobArrays, state: State, job: int) -> None:  # noqa: ARG001
+    """Many nodes, few numbers of free GPUs: what the whole job would cost, by that number."""
+    n_gpus = jobs.spec[job].n_gpus
+    for free in range(n_gpus, state.mix.size):
+        state.scratch[free] = lost_room(state, free, n_gpus)
+
+
+@kernel
 def score(world: World, jobs: JobArrays, state: State, job: int, node: int, n_gpus: int) -> tuple[float, float]:
+    offered = state.offered[node]
+    if n_gpus == jobs.spec[job].n_gpus:
+        lost_now = state.scratch[offered]
+        lost_later = state.scratch[world.node[node].n_gpus]
+    else:
+        lost_now = lost_room(state, offered, n_gpus)
+        lost_later = lost_room(state, world.node[node].n_gpus, n_gpus)
     length_s = min(jobs.spec[job].limit_s, world.allocation_knobs[0])
     beside_s = min(max(busy_until(state, node) - state.now[0].place_s, 0.0), length_s)
-    loss = beside_s * lost_room(state, state.offered[node], n_gpus)
-    loss += (length_s - beside_s) * lost_room(state, world.node[node].n_gpus, n_gpus)
-    return loss, float(state.offered[node] - n_gpus)
+    return beside_s * lost_now + (length_s - beside_s) * lost_later, float(offered - n_gpus)
 
 
 @dataclass(frozen=True)
@@ -45,7 +58,7 @@ class FragmentationAware(Anywhere):
     spread: bool = False
     """split a job that fits no node now over several"""
 
-    kernels: ClassVar[Kernels] = Kernels(score)
+    kernels: ClassVar[Kernels] = Kernels(score, tabulate)
 
     @property
     def mix_half_life(self) -> float:

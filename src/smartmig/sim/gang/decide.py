@@ -199,32 +199,35 @@ def offer_window(jobs: JobArrays, state: State, job: int, from_s: float) -> None
 
 
 @called_kernel
-def earliest_one_node(world: World, jobs: JobArrays, state: State, job: int) -> float:
-    """First start before the job's present reservation on a node that gave something back since the last look."""
+def earliest_useful(world: World, jobs: JobArrays, state: State, job: int) -> float:
+    """First time before the job's present reservation at which a node that gave something back since the last look can
+    be of use to it; for a job on one node, the time it can start."""
     own_s = state.job[job].begin_s
     best_s = own_s
-    own_node = state.part[state.job[job].first_part].node if state.job[job].first_part >= 0 else -1
-    n_gpus = jobs.spec[job].n_gpus
+    share = jobs.spec[job].least_share
     for node in range(state.node.size):
         if state.node[node].n_away > 0 or state.node[node].freed <= state.job[job].checked:
             continue
-        if accepts(world, jobs, job, node) and world.node[node].n_gpus >= n_gpus:
-            own_gpus = n_gpus if node == own_node else 0
+        if accepts(world, jobs, job, node) and world.node[node].n_gpus >= share:
+            own_gpus = 0
+            part = state.job[job].first_part
+            while part >= 0:
+                if state.part[part].node == node:
+                    own_gpus = state.part[part].n_gpus
+                part = state.part[part].next
             limit_s = jobs.spec[job].limit_s
-            best_s = min(
-                best_s,
-                earliest_on(state.now, state.node, state.step, node, n_gpus, limit_s, best_s, own_gpus, own_s),
-            )
+            start_s = earliest_on(state.now, state.node, state.step, node, share, limit_s, best_s, own_gpus, own_s)
+            best_s = min(best_s, start_s)
     return best_s
 
 
 @called_kernel
-def earliest_anywhere(world: World, jobs: JobArrays, state: State, job: int) -> float:
-    """The same for jobs of several nodes, from all nodes."""
+def earliest_together(world: World, jobs: JobArrays, state: State, job: int, from_s: float) -> float:
+    """First start of a job of several nodes, from then on and before its present reservation."""
     before_s = state.job[job].begin_s
     if before_s < np.inf:
         shift_parts(jobs, state, job, -1)
-    at_s = state.now[0].time_s
+    at_s = from_s
     while at_s < before_s:
         offer_window(jobs, state, job, at_s)
         if fits_offered(world, jobs, state, job):
@@ -242,10 +245,9 @@ def earliest_anywhere(world: World, jobs: JobArrays, state: State, job: int) -> 
 @called_kernel
 def find_earlier(world: World, jobs: JobArrays, state: State, job: int) -> bool:
     """Whether all other reservations leave the job an earlier start than its own; if so its own is given up."""
-    if jobs.spec[job].one_node and not world.spread:
-        at_s = earliest_one_node(world, jobs, state, job)
-    else:
-        at_s = earliest_anywhere(world, jobs, state, job)
+    at_s = earliest_useful(world, jobs, state, job)
+    if at_s < state.job[job].begin_s and (world.spread or not jobs.spec[job].one_node):
+        at_s = earliest_together(world, jobs, state, job, at_s)
     state.job[job].checked = state.now[0].n_freed
     if at_s >= state.job[job].begin_s:
         return False

@@ -134,11 +134,13 @@ def build_jobs(jobs: GangJobs, cluster: NodeCluster, policy: GangPolicy, predict
     models = accepted_models(jobs, names)
     total = np.zeros(len(jobs), dtype=np.int64)
     widest = np.zeros(len(jobs), dtype=np.int64)
+    smallest = np.full(len(jobs), cluster.n_gpus)
     for bit, name in enumerate(names):
         sizes = [node.n_gpus for node in cluster.nodes if node.model.lower() == name]
         accepts = (models >> bit & 1) == 1
         total += np.where(accepts, sum(sizes), 0)
         widest = np.maximum(widest, np.where(accepts, max(sizes), 0))
+        smallest = np.minimum(smallest, np.where(accepts, min(sizes), cluster.n_gpus))
     homeless = np.flatnonzero(total < jobs.n_gpus)
     if homeless.size:
         first = int(homeless[0])
@@ -152,6 +154,11 @@ def build_jobs(jobs: GangJobs, cluster: NodeCluster, policy: GangPolicy, predict
     spec["n_gpus"] = jobs.n_gpus
     spec["models"] = models
     spec["one_node"] = jobs.n_gpus <= widest
+    # Whole nodes of one size leave a rest that is known, or none; of several sizes, or spread, any share may help.
+    rest = np.where(jobs.n_gpus % widest == 0, widest, jobs.n_gpus % widest)
+    several = np.where(smallest == widest, rest, 1)
+    share = np.where(jobs.n_gpus <= widest, jobs.n_gpus, several)
+    spec["least_share"] = 1 if policy.allocation.spread else share
     spec["user"] = known.user
     spec["rank"][order] = np.arange(len(jobs))
     spec["submit_s"] = jobs.submit_s
@@ -222,7 +229,7 @@ def fresh_state(world: World, jobs: JobArrays) -> State:
         take=np.zeros(n_nodes, dtype=np.int64),
         chosen=np.zeros(n_nodes, dtype=np.int64),
         switch_offered=np.zeros(world.n_switches, dtype=np.int64),
-        scratch=np.zeros(n_nodes),
+        scratch=np.zeros(n_nodes + widest + 1),
         order=np.zeros(n_jobs if conservative else 0, dtype=ORDER),
         mix=np.zeros(widest + 1),
         user=user,
