@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from bench import bounds, decision, engine, startup, traces
+from bench import bounds, decision, engine, gang, startup, traces
 
-ALL = {**engine.BENCHMARKS, **startup.BENCHMARKS, **bounds.BENCHMARKS, **decision.BENCHMARKS, **traces.BENCHMARKS}
+MODULES = (engine, startup, bounds, decision, traces, gang)
+ALL = {name: benchmark for module in MODULES for name, benchmark in module.BENCHMARKS.items()}
 
 
 def main() -> int:

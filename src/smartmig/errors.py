@@ -4,6 +4,7 @@
       InputError      (2)    a user's mistake: bad file, bad flag, bad value
         UnknownName   (2)    an id that no registry knows; the sentence lists the known ones and the nearest
         NoSliceFits   (2)    a job that no slice of the cluster can run
+        NoNodesFit    (2)    a job that the whole cluster, empty, cannot run
       SimulationError (1)    a run that cannot go on (jobs that no cut ever fits)
 
 The number is the exit code of the command line.
@@ -56,6 +57,10 @@ class NoSliceFits(InputError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._made_from
+
+
+class NoNodesFit(NoSliceFits):
+    """The same for jobs that take whole GPUs."""
 
 
 class SimulationError(SmartmigError):

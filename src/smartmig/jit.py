@@ -47,17 +47,21 @@ def source_fingerprint() -> str:
     return digest.hexdigest()[:12]
 
 
-def specialise(function: Callable[..., Any], name: str, cached: bool, **bindings: Any) -> Any:
+def specialise(function: Callable[..., Any], name: str, cached: bool, inline: bool = True, **bindings: Any) -> Any:
     """Compile a copy of the plain `function` in which each name of `bindings` means the given compiled function.
 
-    Only what Python calls is worth a cache file; what is called by kernels ends up inside theirs.
+    Only what Python calls is worth a cache file; what is called by kernels ends up inside theirs. Large functions with
+    several callers compile much faster when they are not copied into each (`inline`).
     """
     copy = python_types.FunctionType(function.__code__, {**function.__globals__, **bindings}, function.__name__)
     # numba names the cache file after the qualified name, and looks at nothing else that differs between copies.
     fingerprint = hashlib.sha256((source_fingerprint() + _files_fingerprint(bindings)).encode()).hexdigest()[:12]
     copy.__qualname__ = f"{function.__qualname__}-{name}-{fingerprint}"
     copy.__module__ = function.__module__
-    return numba.njit(cache=cached, **OPTIONS)(copy)
+    options = {**OPTIONS, "forceinline": inline}
+    if not cached:
+        options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # Python never calls it
+    return numba.njit(cache=cached, **options)(copy)
 
 
 def _files_fingerprint(bindings: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """Where things plug in: id -> "module:attribute", imported on first use.
 
-Adding a placement rule, a repartition rule or a trace format is one file and one line here. A file may fit several
-formats: the first one listed is taken.
+Adding a rule or a trace format is one file and one line here. A file may fit several formats: the first one listed is
+taken.
 """
 
 from __future__ import annotations
@@ -36,6 +36,25 @@ REPARTITIONS: Mapping[str, str] = {
     "slice-count": "smartmig.policy.repartition.slice_count:SliceCount",
     "mean-field": "smartmig.policy.repartition.mean_field:MeanField",
     "planner": "smartmig.policy.repartition.planner:Planner",
+}
+
+SELECTIONS: Mapping[str, str] = {
+    "fcfs": "smartmig.policy.selection.fcfs:Fcfs",
+    "lcfs": "smartmig.policy.selection.lcfs:Lcfs",
+    "sjf": "smartmig.policy.selection.sjf:Sjf",
+    "sjf-predicted": "smartmig.policy.selection.sjf_predicted:SjfPredicted",
+    "sjf-oracle": "smartmig.policy.selection.sjf_oracle:SjfOracle",
+    "f1": "smartmig.policy.selection.f1:F1",
+    "wfp": "smartmig.policy.selection.wfp:Wfp",
+    "unicep": "smartmig.policy.selection.unicep:Unicep",
+    "multifactor": "smartmig.policy.selection.multifactor:Multifactor",
+}
+
+ALLOCATIONS: Mapping[str, str] = {
+    "first-available": "smartmig.policy.allocation.first_available:FirstAvailable",
+    "best-fit": "smartmig.policy.allocation.best_fit:BestFit",
+    "topology-aware": "smartmig.policy.allocation.topology_aware:TopologyAware",
+    "fragmentation-aware": "smartmig.policy.allocation.fragmentation_aware:FragmentationAware",
 }
 
 WORKLOADS: Mapping[str, str] = {

@@ -17,9 +17,11 @@ from pydantic.dataclasses import dataclass as strict_dataclass
 
 from smartmig.errors import InputError, SmartmigError, UnknownName
 from smartmig.hardware.cluster import parse_gpus, parse_layouts
+from smartmig.policy.allocation.rule import AllocationRule
 from smartmig.policy.placement.rule import PlacementRule
 from smartmig.policy.repartition.rule import RepartitionRule
-from smartmig.registry import PLACEMENTS, REPARTITIONS, TRACES, WORKLOADS, load
+from smartmig.policy.selection.rule import SelectionRule
+from smartmig.registry import ALLOCATIONS, PLACEMENTS, REPARTITIONS, SELECTIONS, TRACES, WORKLOADS, load
 from smartmig.sim.mig.run import Cluster, Policy, cuts_of
 from smartmig.sim.mig.world import Settings
 from smartmig.types import Jobs
@@ -59,7 +61,7 @@ class PolicySpec:
 
     @property
     def title(self) -> str:
-        return self.name or f"{_rule_id(self.placement)}, {_rule_id(self.repartition)}"
+        return self.name or f"{rule_id(self.placement)}, {rule_id(self.repartition)}"
 
     def policy(self, where: str = "") -> Policy:
         return Policy(placement_rule(self.placement, where), repartition_rule(self.repartition, where))
@@ -109,12 +111,23 @@ def repartition_rule(spec: RuleSpec, where: str = "") -> RepartitionRule:
     return rule
 
 
+def selection_rule(spec: RuleSpec, where: str = "") -> SelectionRule:
+    rule: SelectionRule = _build(SELECTIONS, "selection", spec, where)
+    return rule
+
+
+def allocation_rule(spec: RuleSpec, where: str = "") -> AllocationRule:
+    rule: AllocationRule = _build(ALLOCATIONS, "allocation", spec, where)
+    return rule
+
+
 def workload(spec: RuleSpec, where: str = "") -> Any:
     """A generator or trace with a method `jobs(seed)`."""
     return _build({**WORKLOADS, **TRACES}, "workload", spec, where)
 
 
-def _rule_id(spec: RuleSpec) -> str:
+def rule_id(spec: RuleSpec) -> str:
+    """The rule's name without its knobs."""
     return spec if isinstance(spec, str) else str(spec.get("id", "?"))
 
 
@@ -122,13 +135,13 @@ def _build(table: dict[str, str] | Any, what: str, spec: RuleSpec, where: str) -
     knobs = {} if isinstance(spec, str) else {key: value for key, value in spec.items() if key != "id"}
     if not isinstance(spec, str) and "id" not in spec:
         raise InputError(f"{where + ': ' if where else ''}{what} needs an 'id', got {sorted(spec)}")
-    made = load(table, what, _rule_id(spec), where)
+    made = load(table, what, rule_id(spec), where)
     try:
-        return TypeAdapter(made).validate_python(_only_known(made, knobs, f"{what} {_rule_id(spec)}"))
+        return TypeAdapter(made).validate_python(_only_known(made, knobs, f"{what} {rule_id(spec)}"))
     except ValidationError as error:
         first = error.errors()[0]
         knob = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{where + ': ' if where else ''}{what} {_rule_id(spec)}: {knob}: {first['msg']}") from None
+        raise InputError(f"{where + ': ' if where else ''}{what} {rule_id(spec)}: {knob}: {first['msg']}") from None
 
 
 def _only_known(made: Any, knobs: dict[str, Any], what: str) -> dict[str, Any]:

@@ -86,6 +86,37 @@ class GangJobs:
 
 
 @dataclass(frozen=True, eq=False)
+class GangRun:
+    """What happened to a set of gang jobs under one policy."""
+
+    start_s: Floats
+    """(n,) of the run that ended the job; earlier ones were lost to a node's failure"""
+    finish_s: Floats
+    """(n,)"""
+    promised_s: Floats
+    """(n,) the start its first reservation promised; nan = it never had one"""
+    killed: NDArray[np.bool_]
+    """(n,) stopped at its limit before it was done"""
+    n_starts: Ints
+    """(n,) 1 + how often a failure sent the job back into the queue"""
+    makespan_s: float
+    """the last completion"""
+    n_events: int
+    stretches: GangStretches
+
+
+@dataclass(frozen=True, eq=False)
+class GangStretches:
+    """GPUs of one node held by one job for a while, in the order they were given back."""
+
+    job: Ints
+    node: Ints
+    n_gpus: Ints
+    from_s: Floats
+    to_s: Floats
+
+
+@dataclass(frozen=True, eq=False)
 class Run:
     """What happened to a job set under one policy."""
 

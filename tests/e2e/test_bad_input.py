@@ -52,9 +52,15 @@ FILES: dict[str, bytes] = {
     "gangs.csv": b"job_id,submit_s,run_s,n_gpus\na,0,60,2\nb,90000,60,1\n",
     "broken_gangs.csv": b"job_id,submit_s,run_s,n_gpus\na,0,60,2\nb,5,soon,1\n",
     "lost_gangs.csv": b"job_id,submit_s,run_s,n_gpus\na,0,,2\n",
+    "outages.csv": b"node,from_s,to_s,kind\n0,5,9,failure\n1,5,soon,drain\n",
+    "far_outages.csv": b"node,from_s,to_s,kind\n77,5,9,drain\n",
     "pods.csv": b"name,num_gpu,gpu_milli,qos,creation_time,deletion_time,scheduled_time\np,1,1000,LS,0,9,1\n",
     "dump.txt": b"JobID|State|Submit|Start|ElapsedRaw\n1|COMPLETED|2024-01-01T00:00:00|2024-01-01T00:00:00|5\n",
 }
+
+
+STARTED = ("compiling", "days", "jobs", "2 of 2 rows", "  assumed")
+"""How lines begin that tell of work under way."""
 
 
 class Bad(NamedTuple):
@@ -66,6 +72,7 @@ class Bad(NamedTuple):
 
 
 SIMULATE = "simulate --jobs good.csv"
+GANG = "simulate --world gang --trace gangs.csv"
 
 SENTENCES = [
     # Names nobody knows.
@@ -159,7 +166,7 @@ SENTENCES = [
     Bad("trace split broken_gangs.csv --strict --at 1970-01-02 -o out", r"broken_gangs\.csv:3: "),
     Bad("trace show lost_gangs.csv", r"no row is left to become a job: 1 broken, run_s is empty .line 2."),
     Bad("trace show dump.txt", r"dump\.txt:1: missing column AllocTRES or ReqTRES"),
-    Bad("trace show gangs.csv --nodes 30", "--nodes: got '30', allowed is NODESxGPUS"),
+    Bad("trace show gangs.csv --nodes 30", "--nodes: entry 1 '30': cannot be read; write NODESxGPUS"),
     Bad("trace show gangs.csv --since yesterday", "since: got 'yesterday', allowed is a date like 2020-04-01"),
     Bad("trace show gangs.csv --since 1970-02-01 --until 1970-01-01", "until: got 1970-01-01, which is before"),
     Bad("trace show gangs.csv --max-gpus -1", "max_gpus: got -1"),
@@ -174,6 +181,35 @@ SENTENCES = [
     Bad("trace split good.csv --at 2024-01-01 -o out", r"good\.csv: the format 'csv' has jobs for slices"),
     Bad("trace split gangs.csv --at 1970-01-01 -o out", "at: no job was submitted before 1970-01-01"),
     Bad("trace split gangs.csv --at 1970-01-02 -o gone/out", r"gone/out-1\.csv: cannot write"),
+    # The whole-GPU world.
+    Bad("simulate --world gang", "--trace: the whole-GPU world needs a file of jobs"),
+    Bad("simulate --trace gangs.csv", "--trace belongs to --world gang, and this is --world mig"),
+    Bad("compare --selection sjf", "--selection belongs to --world gang, and this is --world mig"),
+    Bad(f"{GANG} --placement largest-first", "--placement belongs to --world mig, and this is --world gang"),
+    Bad("compare --world gang --trace gangs.csv --report page.html", "--report belongs to --world mig"),
+    Bad("simulate --world gang --trace gone.csv", r"gone\.csv: no such file"),
+    Bad("simulate --world gang --trace good.csv", r"good\.csv:1: the header fits no trace format"),
+    Bad(f"{GANG} --selection fcsf", "no selection 'fcsf'. Did you mean 'fcfs'"),
+    Bad(f"{GANG} --allocation best", "no allocation 'best'. Did you mean 'best-fit'"),
+    Bad(f"{GANG} --allocation best-fit:colour=1", "allocation best-fit: no knob 'colour'"),
+    Bad(f"{GANG} --selection multifactor:half_life_s=high", "half_life_s: .*valid number"),
+    Bad(f"{GANG} --requests menu", "--requests: no request model 'menu'"),
+    Bad(f"{GANG} --from soon", "since: got 'soon', allowed is a date like 2020-04-01"),
+    Bad(f"{GANG} --to 2020-13-01", "--to: got '2020-13-01', allowed is a date"),
+    Bad(f"{GANG} --nodes 30", "--nodes: entry 1 '30': cannot be read"),
+    Bad(f"{GANG} --nodes-per-switch -1", "--nodes-per-switch"),
+    Bad(f"{GANG} --procs-per-gpu 2", "procs_per_gpu: the format 'csv' has no such knob"),
+    Bad(f"{GANG} --outages outages.csv", r"outages\.csv:3: cannot be read; write NODE,FROM,TO,failure or drain"),
+    Bad(f"{GANG} --outages gangs.csv", r"gangs\.csv:1: expected the header node,from_s,to_s,kind"),
+    Bad(f"{GANG} --outages gone.csv", r"gone\.csv: cannot read: No such file"),
+    Bad(f"{GANG} --outages far_outages.csv", "needs a node from 0 to 29"),
+    Bad("compare --world gang --trace gangs.csv --seeds 3", "--seeds: without made-up requests"),
+    Bad(
+        "compare --world gang --trace gangs.csv --selection f1 --selection f1",
+        "two policies are the same",
+        started=True,
+    ),
+    Bad(f"{GANG} --nodes 1x1", r"gangs\.csv: job 'a' fits nowhere: it needs 2 GPUs; the cluster has 1", started=True),
     # Jobs that fit nowhere.
     Bad("simulate --jobs large.csv", r"large\.csv:2: job 'a' fits no slice: .* needs 60 GB; .* 7g\.40gb", started=True),
     Bad(
@@ -250,7 +286,7 @@ def run(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
 def check_sentence(err: str, bad: Bad) -> None:
     lines = err.splitlines()
     if bad.started:
-        lines = [line for line in lines if not line.startswith(("compiling", "days", "jobs"))]
+        lines = [line for line in lines if not line.startswith(STARTED)]
     assert len(lines) == 1, err
     assert lines[0].startswith("smartmig: ")
     assert re.search(bad.said, lines[0]), lines[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 
 import numpy as np
@@ -15,19 +15,23 @@ from smartmig.hardware.cluster import parse_gpus
 from smartmig.hardware.cuts import cut_table
 from smartmig.hardware.layouts import check_layout
 from smartmig.hardware.model import gpu_model
+from smartmig.policy.allocation.rule import AllocationRule
 from smartmig.policy.repartition.static import Static
+from smartmig.policy.selection.rule import SelectionRule
 from smartmig.registry import (
+    ALLOCATIONS,
     CURVE_SETS,
     GANG_TRACES,
     PLACEMENTS,
     REPARTITIONS,
     REPRODUCTIONS,
     REQUESTS,
+    SELECTIONS,
     TRACES,
     WORKLOADS,
     load,
 )
-from smartmig.scenario import placement_rule, repartition_rule, workload
+from smartmig.scenario import allocation_rule, placement_rule, repartition_rule, selection_rule, workload
 from smartmig.sim.mig.run import Cluster, cuts_of
 from smartmig.sim.mig.world import Settings, build_world
 from smartmig.workload.mix import JobMix
@@ -35,6 +39,8 @@ from smartmig.workload.mix import JobMix
 TABLES: dict[str, Mapping[str, str]] = {
     "placement": PLACEMENTS,
     "repartition": REPARTITIONS,
+    "selection": SELECTIONS,
+    "allocation": ALLOCATIONS,
     "workload": WORKLOADS,
     "trace format": TRACES,
     "whole-GPU trace format": GANG_TRACES,
@@ -47,16 +53,9 @@ ENTRIES = [(what, name) for what, table in TABLES.items() for name in table]
 
 def test_registry__this_test_knows_every_table() -> None:
     tables = {name for name, value in vars(registry).items() if name.isupper() and isinstance(value, dict)}
-    assert tables == {
-        "PLACEMENTS",
-        "REPARTITIONS",
-        "WORKLOADS",
-        "TRACES",
-        "GANG_TRACES",
-        "REQUESTS",
-        "CURVE_SETS",
-        "REPRODUCTIONS",
-    }
+    rules = {"PLACEMENTS", "REPARTITIONS", "SELECTIONS", "ALLOCATIONS"}
+    jobs = {"WORKLOADS", "TRACES", "GANG_TRACES", "REQUESTS", "CURVE_SETS"}
+    assert tables == rules | jobs | {"REPRODUCTIONS"}
 
 
 @pytest.mark.parametrize(("what", "name"), ENTRIES)
@@ -104,6 +103,24 @@ def test_repartition__builds_with_default_knobs(name: str) -> None:
     assert rule.period_s() > 0
 
 
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [(selection_rule, name) for name in SELECTIONS] + [(allocation_rule, name) for name in ALLOCATIONS],
+)
+def test_gang_rule__builds_with_default_knobs(make: Callable[[str], SelectionRule | AllocationRule], name: str) -> None:
+    rule = make(name)
+    assert is_dataclass(rule)
+    assert rule.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    about = (type(rule).__doc__ or "").strip()
+    assert about
+    assert not about.startswith(f"{type(rule).__name__}(")
+    assert all(isinstance(number, (int, float)) for number in rule.knobs())
+
+
+def test_selection__only_what_is_called_oracle_is_one() -> None:
+    assert [name for name in SELECTIONS if selection_rule(name).oracle] == ["sjf-oracle"]
+
+
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_workload__builds_with_default_knobs(name: str) -> None:
     made = workload(name)
@@ -139,6 +156,8 @@ def test_reproduction__carries_its_own_id(name: str) -> None:
         ("placement", "categorical-efd", "categorical-edf"),
         ("placement", "largest", "largest-first"),
         ("repartition", "slicecount", "slice-count"),
+        ("selection", "fcsf", "fcfs"),
+        ("allocation", "bestfit", "best-fit"),
         ("workload", "fixedrate", "fixed-rate"),
         ("trace format", "opnb", "openb"),
         ("whole-GPU trace format", "sact", "sacct"),

@@ -8,20 +8,27 @@ from typing import Annotated, Any
 
 import typer
 
+from smartmig.cli import gang
 from smartmig.cli.console import Json, log, output, prepare_place, print_json, progress_bar
-from smartmig.cli.options import Layouts, PolicyFile, Recut, Speed, rule_spec, with_policy_file
+from smartmig.cli.options import Layouts, PolicyFile, Recut, Speed, rule_spec, with_flags, with_policy_file
 from smartmig.compare import BoundChoice, sample_days, with_seeds
 from smartmig.compare import compare as run_comparison
 from smartmig.errors import InputError, NoSliceFits
 from smartmig.report.page import comparison_page
 from smartmig.report.tables import comparison_json, comparison_table
 from smartmig.scenario import ClusterSpec, PolicySpec, RuleSpec, Scenario, read_scenario
+from smartmig.sim.gang.world import Backfill
 from smartmig.sim.mig.run import cuts_of
 from smartmig.workload.jobs_csv import place_of_job
 from smartmig.workload.mix import parse_deadline
 
+SHARED = ("world", "seeds", "first_seed", "processes", "json_output")
 
+
+@with_flags(gang.GangFlags)
 def compare(
+    ctx: typer.Context,
+    settings: gang.GangFlags,
     scenario: Annotated[Path | None, typer.Argument(help="Scenario file; without it, flags describe one.")] = None,
     gpus: Annotated[str | None, typer.Option(help="Cluster, in place of the scenario's.")] = None,
     layouts: Layouts = None,
@@ -45,12 +52,36 @@ def compare(
         typer.Option(help="Show how far above S3's energy bound (paper), and the ET bound too (et: 20 s a day)."),
     ] = BoundChoice.paper,
     report: Annotated[Path | None, typer.Option(help="Write an HTML report here.")] = None,
+    world: gang.World = gang.WorldChoice.mig,
+    selection: Annotated[
+        list[str] | None, typer.Option(help="gang: which queued job is next; repeat for several.")
+    ] = None,
+    allocation: Annotated[list[str] | None, typer.Option(help="gang: which nodes it gets; repeat for several.")] = None,
+    backfill: Annotated[
+        list[Backfill] | None, typer.Option(help="gang: what may pass a job that does not fit; repeat for several.")
+    ] = None,
+    utilisation: gang.WhichUtilisation = gang.Utilisations.submit,
     json_output: Json = False,
 ) -> None:
     """Run policies on the same seeds in parallel; print a table with paired differences and 95 % intervals.
 
-    The first policy is the baseline.
+    The first policy is the baseline. With --world gang: every combination of the rules given, on one trace of whole-GPU
+    jobs; seeds are those of made-up requests.
     """
+    gang.refuse_other_world(ctx, world, SHARED)
+    if world is gang.WorldChoice.gang:
+        gang.compare(
+            settings,
+            selection or (),
+            allocation or (),
+            backfill or (),
+            utilisation,
+            seeds,
+            first_seed,
+            processes,
+            json_output,
+        )
+        return
     plan = read_scenario(scenario) if scenario is not None else Scenario(version=1, title="a day of jobs")
     if gpus is not None or layouts is not None:
         plan = replace(plan, cluster=ClusterSpec(gpus or plan.cluster.gpus, layouts or plan.cluster.layouts))

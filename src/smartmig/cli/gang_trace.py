@@ -11,12 +11,13 @@ import typer
 
 from smartmig.cli.console import print_json
 from smartmig.cli.summary_lines import gang_lines
+from smartmig.hardware.nodes import parse_nodes
 from smartmig.registry import REQUESTS, load
 from smartmig.workload.gang.filter import GangFilter, date_of, split_by_date
 from smartmig.workload.gang.jobs_csv import write_gang_jobs
 from smartmig.workload.gang.open import gang_trace
 from smartmig.workload.gang.requests import with_requests
-from smartmig.workload.gang.summary import cluster_gpus, summarise_gangs
+from smartmig.workload.gang.summary import summarise_gangs
 from smartmig.workload.summary import QUANTILES
 from smartmig.workload.trace_report import TraceReport
 
@@ -24,7 +25,7 @@ _SUFFIXES = (".csv.gz", ".csv")
 
 
 def show(file: Path, name: str, knobs: dict[str, Any], chosen: GangFilter, nodes: str | None, as_json: bool) -> None:
-    n_gpus = cluster_gpus(nodes, "--nodes") if nodes else 0
+    n_gpus = parse_nodes(nodes).n_gpus if nodes else 0
     jobs, report = gang_trace(file, name, **knobs).read()
     jobs, left_out = chosen.apply(jobs)
     facts = summarise_gangs(jobs, n_gpus)

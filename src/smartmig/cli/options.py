@@ -89,7 +89,8 @@ def field_docs(settings: type) -> dict[str, str]:
 def with_flags(settings: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Every field of the dataclass becomes a flag of the verb, which gets them as one object, `settings`.
 
-    The flag of a field with several values is repeated.
+    The flag of a field with several values is repeated. A field's metadata may hold the flag, where the language does
+    not allow its name.
     """
     docs = field_docs(settings)
     several = "tuple[str, ...]"
@@ -109,7 +110,10 @@ def with_flags(settings: type[Any]) -> Callable[[Callable[..., None]], Callable[
                 field.name,
                 inspect.Parameter.KEYWORD_ONLY,
                 default=[] if field.type == several else field.default,
-                annotation=Annotated[kinds[str(field.type)], typer.Option(help=" ".join(docs[field.name].split()))],
+                annotation=Annotated[
+                    kinds[str(field.type)],
+                    typer.Option(*field.metadata.get("flag", ()), help=" ".join(docs[field.name].split())),
+                ],
             )
             for field in fields(settings)
         ]

@@ -9,12 +9,14 @@ from typing import Any
 from rich.table import Table
 
 from smartmig.cli.console import Json, output, print_json
-from smartmig.registry import PLACEMENTS, REPARTITIONS, load
+from smartmig.registry import ALLOCATIONS, PLACEMENTS, REPARTITIONS, SELECTIONS, load
 
 
 def policies(json_output: Json = False) -> None:
-    """List placement and repartition rules, what they do and which knobs they have."""
-    kinds = {"placement": _rules(PLACEMENTS, "placement"), "repartition": _rules(REPARTITIONS, "repartition")}
+    """List the rules of both worlds, what they do and which knobs they have."""
+    tables = {"placement": PLACEMENTS, "repartition": REPARTITIONS}
+    tables |= {"selection": SELECTIONS, "allocation": ALLOCATIONS}
+    kinds = {kind: _rules(table, kind) for kind, table in tables.items()}
     if json_output:
         print_json(kinds)
         return

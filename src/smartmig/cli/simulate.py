@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from smartmig.cli import gang
 from smartmig.cli.console import Json, log, output, prepare_place, print_json, progress_bar
 from smartmig.cli.options import (
     Gpus,
@@ -20,6 +21,7 @@ from smartmig.cli.options import (
     Speed,
     SpeedMode,
     rule_spec,
+    with_flags,
     with_policy_file,
 )
 from smartmig.compare import drawable, n_compute_slices, notes_of
@@ -29,13 +31,20 @@ from smartmig.report.comparison import Comparison, PolicyRuns
 from smartmig.report.page import comparison_page
 from smartmig.report.tables import summary_table
 from smartmig.scenario import ClusterSpec, PolicySpec, Scenario
+from smartmig.sim.gang.world import Backfill
 from smartmig.sim.mig.run import cuts_of, is_compiled
 from smartmig.sim.mig.run import simulate as run_simulation
 from smartmig.workload.jobs_csv import place_of_job, read_jobs
 
+SHARED = ("world", "seed", "json_output")
 
+
+@with_flags(gang.GangFlags)
 def simulate(
-    jobs: Annotated[Path, typer.Option(help="Job file (see `smartmig generate`); - is standard input.")],
+    ctx: typer.Context,
+    settings: gang.GangFlags,
+    world: gang.World = gang.WorldChoice.mig,
+    jobs: Annotated[Path | None, typer.Option(help="Job file (see `smartmig generate`); - is standard input.")] = None,
     gpus: Gpus = "8xa100-40gb",
     layouts: Layouts = None,
     placement: Annotated[str, typer.Option(help="Placement rule, id or id:knob=value,...")] = "categorical-edf",
@@ -45,11 +54,24 @@ def simulate(
     preempt: Preempt = True,
     restart_s: RestartS = 0.0,
     speed: SpeedMode = Speed.as_given,
-    seed: Annotated[int, typer.Option(min=0, help="Of the policy's own draws.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the policy's own draws; gang: of made-up requests.")] = 0,
     report: Annotated[Path | None, typer.Option(help="Write an HTML page with the slice timeline here.")] = None,
+    selection: Annotated[str, typer.Option(help="gang: which queued job is next, id or id:knob=value,...")] = "fcfs",
+    allocation: Annotated[str, typer.Option(help="gang: which nodes it gets, id or id:knob=value,...")] = "best-fit",
+    backfill: Annotated[Backfill, typer.Option(help="gang: what may pass a job that does not fit.")] = Backfill.none,
+    utilisation: gang.WhichUtilisation = gang.Utilisations.submit,
     json_output: Json = False,
 ) -> None:
-    """Run the jobs of a file and tell what it cost."""
+    """Run the jobs of a file and tell what it cost.
+
+    Two worlds: slices of MIG GPUs (--jobs), and whole GPUs on nodes (--world gang --trace). Flags of the second say so.
+    """
+    gang.refuse_other_world(ctx, world, SHARED)
+    if world is gang.WorldChoice.gang:
+        gang.simulate(settings, selection, allocation, backfill, utilisation, seed, json_output)
+        return
+    if jobs is None:
+        raise InputError("--jobs: a job file is needed; see `smartmig generate`")
     policy = PolicySpec(
         placement=rule_spec(placement, "--placement"),
         repartition=with_policy_file(rule_spec(repartition, "--repartition"), policy_file),

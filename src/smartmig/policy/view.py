@@ -30,22 +30,23 @@ Kernel = Any
 """A compiled function; numba's dispatchers carry no types."""
 
 
-def _record(integers: str, floats: str = "") -> np.dtype[np.void]:
+def record(integers: str, floats: str = "") -> np.dtype[np.void]:
+    """A record of int64 fields, then float64 ones, by their names."""
     return np.dtype([(name, np.int64) for name in integers.split()] + [(name, np.float64) for name in floats.split()])
 
 
-SLICE_CLASS = _record("size span model", "create_s destroy_s")
+SLICE_CLASS = record("size span model", "create_s destroy_s")
 """compute slices, memory slices, GPU model, seconds to create and to destroy an instance"""
 
-CONFIG = _record("model n_slices")
+CONFIG = record("model n_slices")
 """a way to cut one GPU model"""
 
-JOB_SPEC = _record("fits group scaling deadline_rank", "arrive_s deadline_s whole_s single_s")
+JOB_SPEC = record("fits group scaling deadline_rank", "arrive_s deadline_s whole_s single_s")
 """fits: bit = slice class; group: the placement rule's job classes, served in this order; scaling: throughput class;
 deadline_rank: place in order of deadline;
 whole_s, single_s: seconds on the largest and the smallest slice size the job has a time for"""
 
-NOW = _record(
+NOW = record(
     "n_arrived n_done n_events n_free n_waiting n_ends n_running pending n_recuts n_preemptions n_draws n_segments"
     " n_bad_choices",
     "time_s last_event_s next_check_s next_end_s",
@@ -54,18 +55,18 @@ NOW = _record(
 n_bad_choices: slices chosen that were taken or did not fit, which ends the run;
 next_end_s: the first completion ahead, with preemption"""
 
-JOB = _record(
+JOB = record(
     "slot next_slot n_starts cell wait_bin", "left left_at_start began_s since_s end_s first_start_s finish_s order_key"
 )
 """slot: where it runs, -1 = nowhere; left: share still to do as of the last decision pass; left_at_start: the same when
 the present stretch began; began_s, since_s, end_s: when it began, began to make progress, and will be done; next_slot,
 order_key: scratch of the decision pass; cell, wait_bin: bins it is counted in, -1 = none (see encoding)"""
 
-SLOT = _record("slice_class job wanted_class", "end_s booked_s")
+SLOT = record("slice_class job wanted_class", "end_s booked_s")
 """slice_class: of the instance that starts here, -1 = none; job: who runs on it, -1 = nobody; wanted_class: the same in
 the cut being drained towards; end_s: when its occupant will finish; booked_s: scratch for rules that plan ahead"""
 
-GPU = _record(
+GPU = record(
     "model usable taken busy planned_busy level size_level config draining operation operation_class target",
     "energy_j busy_slice_s charged_s config_since_s",
 )
@@ -75,10 +76,10 @@ config: present (or wanted) configuration; draining: instances differ from it; o
 or created (slot + 1), 0 = none; operation_class: of the instance being created; target: configuration a repartition
 rule asks for, -1 = keep; charged_s: energy_j and busy_slice_s (integral of busy) are counted up to here"""
 
-END = _record("place item", "due_s")
+END = record("place item", "due_s")
 """by item: place in the heap (-1 = not there) and when it is due; by place: the item. Items: slots, then GPUs"""
 
-WAIT = _record("group job", "key deadline_s")
+WAIT = record("group job", "key deadline_s")
 """a waiting job in the heap"""
 
 

@@ -69,9 +69,9 @@ def comparison_cells(comparison: Comparison) -> tuple[list[str], list[list[Cell]
     for name in names:
         row: list[Cell] = [(name, "")]
         for column in COLUMNS:
-            row.append(_cell(scaled(estimate(comparison.values(name, column.field)), column.scale), column.decimals))
-        row.append(("base", "") if name == comparison.baseline else _change(comparison.values(name, "et"), base))
-        row += [_change(comparison.values(name, field), np.array(bound)) for _, field, bound in comparison.bounds()]
+            row.append(cell(scaled(estimate(comparison.values(name, column.field)), column.scale), column.decimals))
+        row.append(("base", "") if name == comparison.baseline else change(comparison.values(name, "et"), base))
+        row += [change(comparison.values(name, field), np.array(bound)) for _, field, bound in comparison.bounds()]
         rows.append(row)
     headings += [f"{heading} above bound (%)" for heading, _, _ in comparison.bounds()]
     best = int(np.argmin([comparison.values(name, "et").mean() for name in names]))
@@ -176,15 +176,15 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _cell(value: Estimate, decimals: int, sign: str = "") -> Cell:
+def cell(value: Estimate, decimals: int, sign: str = "") -> Cell:
     if not math.isfinite(value.mean):
         return "–", ""
     shown = f"{value.mean:{sign}z.{decimals}f}"
     return shown, f"± {value.half_width:.{decimals}f}" if math.isfinite(value.half_width) else ""
 
 
-def _change(values: Any, base: Any) -> Cell:
-    return _cell(scaled(relative_change(values, base), 100.0), 1, "+")
+def change(values: Any, base: Any) -> Cell:
+    return cell(scaled(relative_change(values, base), 100.0), 1, "+")
 
 
 def estimate_json(value: Estimate) -> dict[str, float | int | None]:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 
 import numpy as np
 
-from smartmig.errors import InputError
 from smartmig.types import GangJobs
 from smartmig.workload.summary import counted, quantiles
 
 _HOUR_S = 3600.0
-_NODES = re.compile(r"([1-9][0-9]{0,8})x([1-9][0-9]{0,8})")
 
 
 @dataclass(frozen=True)
@@ -77,15 +74,6 @@ def summarise_gangs(jobs: GangJobs, n_gpus: int = 0) -> GangSummary:
         groups=_named(jobs.group),
         gpu_models=_named(jobs.gpu_model),
     )
-
-
-def cluster_gpus(nodes: str, where: str) -> int:
-    """The GPUs of `30x8` (nodes x GPUs each), or of several such joined by commas."""
-    found = [_NODES.fullmatch(part.strip()) for part in nodes.split(",")]
-    sizes = [int(part[1]) * int(part[2]) for part in found if part]
-    if len(sizes) < len(found):
-        raise InputError(f"{where}: got '{nodes}', allowed is NODESxGPUS, e.g. 30x8 or 20x8,10x4")
-    return sum(sizes)
 
 
 def _moment(jobs: GangJobs, at: int) -> str:

@@ -16,7 +16,7 @@ from smartmig.types import GangJobs
 from smartmig.workload.gang import requests
 from smartmig.workload.gang.filter import GangFilter, split_by_date
 from smartmig.workload.gang.requests import with_requests
-from smartmig.workload.gang.summary import cluster_gpus, summarise_gangs
+from smartmig.workload.gang.summary import summarise_gangs
 
 DAY_S = 86400.0
 ORIGIN_S = 20000 * DAY_S  # 2024-10-04
@@ -162,14 +162,6 @@ def test_summary__of_a_few_jobs() -> None:
     assert facts.users == {"ann": 2, "bob": 1}
     assert facts.groups == {}
     assert math.isnan(summarise_gangs(jobs).load)
-
-
-def test_cluster_gpus__of_nodes() -> None:
-    assert cluster_gpus("30x8", "--nodes") == 240
-    assert cluster_gpus("2x8, 3x4", "--nodes") == 28
-    for wrong in ("30", "0x8", "30x", "30x8,", "axb", ""):
-        with pytest.raises(InputError, match="--nodes: got"):
-            cluster_gpus(wrong, "--nodes")
 
 
 def test_shares__fit_the_trace_they_come_from() -> None:

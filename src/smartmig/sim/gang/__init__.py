@@ -1,0 +1,1 @@
+"""The whole-GPU world: gangs on nodes, waiting."""
