@@ -155,9 +155,9 @@ def prices(
     computes = _torch_device(device)
     log(f"making {settings.pool + settings.validation_days} days and compiling ...")
     trainer = PriceTrainer(cluster, cutting, world, day.jobs, settings, begin, computes, threads)
-    run = TrainingRun(trainer, settings.updates, to, resume, json_output)
+    run = TrainingRun(trainer, settings.iterations, to, resume, json_output)
     run.go(None, lambda: trainer.export(to, training_command(), repartition))
-    run.report("validation_score", trainer.best_score, trainer.curve, "updates")
+    run.report("validation_et", trainer.best_et, trainer.curve, "updates")
 
 
 @app.command("joint")
