@@ -15,6 +15,7 @@ from smartmig.cli.layouts import layouts
 from smartmig.cli.policies import policies
 from smartmig.cli.reproduce import reproduce
 from smartmig.cli.simulate import simulate
+from smartmig.cli.study import study
 
 app = typer.Typer(
     help="Schedule jobs on partitioned (MIG) GPUs: simulate, compare, learn, see how far from the best.",
@@ -37,6 +38,7 @@ def _root(version: bool = typer.Option(False, "--version", callback=_version, is
 app.command()(simulate)
 app.command()(compare)
 app.command()(reproduce)
+app.command()(study)
 app.command()(bound)
 app.command()(evaluate)
 app.command()(demo)

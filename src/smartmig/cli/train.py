@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, Protocol
@@ -20,6 +21,7 @@ from smartmig.cli.options import Gpus, Layouts, Preempt, Recut, RecutMode, rule_
 from smartmig.compare import Progress
 from smartmig.errors import InputError
 from smartmig.hardware.cluster import parse_gpus, parse_layouts
+from smartmig.metrics.objective import minutes, watt_minutes
 from smartmig.policy.placement.learned import weights_of
 from smartmig.policy.policy_file import MEAN_FIELD, PRICES, SHIPPED, read_policy
 from smartmig.policy.repartition.mean_field import shipped_name
@@ -27,9 +29,11 @@ from smartmig.scenario import placement_rule, repartition_rule
 from smartmig.sim.mig.run import Cluster
 from smartmig.sim.mig.world import Settings
 from smartmig.train.placement import PriceSearch
-from smartmig.train.settings import JointTraining, PlacementTraining, PriceTraining, Training
+from smartmig.train.placer import write_placer
+from smartmig.train.settings import JointTraining, PlacementTraining, PriceTraining, StepTraining, Training
 from smartmig.workload.diurnal import DiurnalDay
 from smartmig.workload.mix import parse_deadline
+from smartmig.workload.seeds import VALIDATION_FIRST
 
 Told = Callable[[str, int, int, str], None]
 """(what is being done, steps done, steps in all, how it goes)"""
@@ -69,7 +73,7 @@ def repartition(
     A checkpoint lies beside the output (.ckpt); Ctrl-C keeps it and the best policy so far. TensorBoard's curves go to
     a folder beside it, where tensorboard is installed.
     """
-    with _needs_torch():
+    with needs_torch():
         from smartmig.sim.mig.batch import Setting
         from smartmig.train.repartition import Trainer
     prepare_place(to)
@@ -143,7 +147,7 @@ def prices(
 
     A checkpoint lies beside the output (.ckpt); Ctrl-C keeps it and the best policy so far.
     """
-    with _needs_torch():
+    with needs_torch():
         from smartmig.train.prices import PriceTrainer
     prepare_place(to)
     begin = weights_of(start)
@@ -182,7 +186,7 @@ def joint(
 
     A checkpoint lies beside the output (.ckpt); Ctrl-C keeps it and the best pair so far.
     """
-    with _needs_torch():
+    with needs_torch():
         from smartmig.train.joint import JointTrainer
     prepare_place(to)
     cards = parse_gpus(gpus, "--gpus")
@@ -201,17 +205,60 @@ def joint(
     run.report("validation_et", trainer.best_et, trainer.curve, "steps")
 
 
+@app.command("steps")
+@with_flags(StepTraining)
+def steps(
+    to: Output,
+    settings: StepTraining,
+    gpus: Gpus = "8xa100-40gb",
+    layouts: Layouts = None,
+    multiplier: Multiplier = 20.0,
+    deadline: Slack = "2:4",
+    validation_days: Annotated[int, typer.Option(min=2, help="Days the result is told of.")] = 20,
+    json_output: Json = False,
+) -> None:
+    """Train a policy that places one job a step, as S1 does, by MaskablePPO, and tell how it does.
+
+    For comparison: `train placement` makes a better one in less time. Needs stable-baselines3 and sb3-contrib.
+    """
+    with needs_torch("sb3"):
+        from smartmig.train.stepwise import train_placer
+    prepare_place(to)
+    cards = parse_gpus(gpus, "--gpus")
+    day = DiurnalDay(multiplier=multiplier, deadline=parse_deadline(deadline, "--deadline"))
+    cluster = Cluster(cards, None if layouts is None else parse_layouts(layouts, cards, "--layouts"))
+    with progress_bar() as tell:
+        [(_, found)] = train_placer(
+            cluster, day.jobs, settings, lambda done: tell("placings learned from", done, settings.steps)
+        )
+    write_placer(to, replace(found, command=training_command()))
+    played = found.run(cluster, [day.jobs(VALIDATION_FIRST + at) for at in range(validation_days)])
+    row = {
+        name: sum(getattr(one.summary, name) for one in played) / len(played)
+        for name in ("late_frac", "mean_tardiness_s", "energy_j", "et")
+    }
+    if json_output:
+        print_json({**row, "steps": settings.steps, "train_s": found.train_s, "policy_file": str(to)})
+    else:
+        energy = f"{watt_minutes(row['energy_j']) / 1e6:.2f} (1e6 W·min)"
+        output().print(
+            f"{to}: after {settings.steps:,} placings {100 * row['late_frac']:.1f} % late, tardiness "
+            f"{minutes(row['mean_tardiness_s']):.2f} min, energy {energy}, ET {row['et']:.3f} on {validation_days} "
+            "validation days"
+        )
+
+
 def training_command() -> str:
     """The command line that is running, but for how it was resumed."""
     return shlex.join(["smartmig", *(word for word in sys.argv[1:] if word != "--resume")])
 
 
 @contextmanager
-def _needs_torch() -> Iterator[None]:
+def needs_torch(extra: str = "train") -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise InputError(f"training needs {error.name}: pip install 'smartmig[train]'") from None
+        raise InputError(f"training needs {error.name}: pip install 'smartmig[{extra}]'") from None
 
 
 def _torch_device(device: str) -> str:

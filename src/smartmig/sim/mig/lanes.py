@@ -47,6 +47,7 @@ class Lanes:
 
     `observation` is "ours" or "s1" (see `questions`). `reward` is "et" (minus what was paid since the last step, which
     adds up to -ET), "final" (-ET after the last step) or "s1" (a reward for every placing, and -ET after the last).
+    Without `wait` a job that fits a free slice must be placed.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Lanes:
         observation: str = "ours",
         reward: str = "et",
         window: int = WINDOW,
+        wait: bool = True,
         settings: Settings | None = None,
         n_threads: int | None = None,
     ) -> None:
@@ -66,7 +68,7 @@ class Lanes:
             raise InputError(f"reward: got '{reward}', allowed are {', '.join(REWARDS)}")
         if window < 1:
             raise InputError(f"window must be at least 1, got {window}")
-        self.cluster, self.n_lanes, self.reward = cluster, n_lanes, reward
+        self.cluster, self.n_lanes, self.reward, self.wait = cluster, n_lanes, reward, wait
         self.s1 = observation == "s1"
         self.settings = settings or Settings(preempt=False)
         self.cuts = cuts_of(cluster, Static())
@@ -173,12 +175,14 @@ class Lanes:
 
     def _cost_et(self) -> Floats:
         cost = self.questions.cost
-        return np.asarray(energy_tardiness(cost[:, 1], cost[:, 0] / self.n_jobs))  # type: ignore[arg-type]
+        return np.asarray(energy_tardiness(cost[:, 1], cost[:, 0] / np.maximum(self.n_jobs, 1)))  # type: ignore[arg-type]
 
     def _run(self, first: int, last: int, actions: Ints) -> None:
         status = self._status
         jobs, states, asked = self.jobs, self.states, self.questions
         self._step(self.world, jobs, states, asked, self.n_jobs, first, last, actions, self.s1, status)
+        if not self.wait:
+            asked.mask[first:last, -1] = status[first:last] == FINISHED  # a question always has a placing to answer it
         if (status[first:last] == STUCK).any():
             raise SimulationError("a job waits for a slice that is never free")
 

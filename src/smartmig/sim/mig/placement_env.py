@@ -68,11 +68,13 @@ class MigPlacement(gymnasium.Env[Any, np.int64]):
         observation: str = "ours",
         reward: str = "et",
         window: int = WINDOW,
+        wait: bool = True,
         mask_in_observation: bool = False,
     ) -> None:
         """`gpus` and `layouts` are written as for `--gpus` and `--layouts` (none: S3's mix). `multiplier` and
         `deadline` are knobs of `DiurnalDay`; `jobs` makes the jobs of a day from its seed instead. `window`: how many
-        jobs are asked about at once. `mask_in_observation`: observe a dict of `observations` and `action_mask`.
+        jobs are asked about at once. `wait`: whether waiting is ever legal; in S1 it is not. `mask_in_observation`:
+        observe a dict of `observations` and `action_mask`.
 
         Raises `InputError` for a value that makes no sense.
         """
@@ -83,7 +85,8 @@ class MigPlacement(gymnasium.Env[Any, np.int64]):
         cluster = Cluster(cards, None if layouts is None else parse_layouts(layouts, cards, "layouts"))
         settings = Settings(preempt=False)
         self._jobs_of = jobs
-        self._lanes = Lanes(cluster, 1, observation=observation, reward=reward, window=window, settings=settings)
+        knobs: dict[str, Any] = {"observation": observation, "reward": reward, "window": window, "wait": wait}
+        self._lanes = Lanes(cluster, 1, **knobs, settings=settings)
         self._with_mask = mask_in_observation
         self._over = True
         limit = np.full(self._lanes.n_seen, max(MOST_SEEN, MOST_URGENT), dtype=np.float32)
