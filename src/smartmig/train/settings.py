@@ -211,7 +211,7 @@ class StepTraining:
     layers: str = "256,256,128"
     """widths of the hidden layers, of actor and critic each"""
     algorithm: str = "ppo"
-    """ppo (clipping), kl (adaptive: an update ends where it has gone too far), grpo (siblings, no critic) or dqn"""
+    """ppo (clipping), kl (no clipping: an update ends where it has gone too far), grpo (siblings, no critic) or dqn"""
     learning_rate: float = 3e-4
     """at the beginning"""
     last_learning_rate: float = 1e-5

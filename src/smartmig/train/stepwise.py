@@ -25,6 +25,9 @@ from smartmig.train.settings import StepTraining
 from smartmig.types import Ints, Jobs
 from smartmig.workload.seeds import TRAINING_FIRST
 
+NO_CLIP = 1e6
+"""where the divergence alone says how far an update goes"""
+
 Told = Callable[[int], None]
 """hears the number of steps done"""
 
@@ -141,6 +144,7 @@ def train_placer(
     torch.manual_seed(settings.seed)
     knobs: dict[str, Any] = {"observation": settings.observation, "reward": settings.reward, "wait": settings.wait}
     days = LaneEnv(Lanes(cluster, settings.lanes, **knobs), jobs, settings)
+    days.begin(0)  # compiles, which is no part of the training
     course = Course(settings, tell, keep_at)
     learn = {"grpo": _grpo, "dqn": _dqn}.get(settings.algorithm, _ppo)
     course.keep(settings.steps, learn(days, settings, course))
@@ -157,6 +161,7 @@ def _ppo(days: LaneEnv, settings: StepTraining, course: Course) -> Layers:
         from sb3_contrib import MaskablePPO
     except ModuleNotFoundError:
         raise InputError("MaskablePPO is missing: pip install 'smartmig[sb3]'") from None
+    by_kl = settings.algorithm == "kl"
     update_steps = min(settings.update_steps, max(settings.steps, settings.lanes))
     model = MaskablePPO(
         "MlpPolicy",
@@ -166,9 +171,9 @@ def _ppo(days: LaneEnv, settings: StepTraining, course: Course) -> Layers:
         n_epochs=settings.epochs,
         learning_rate=lambda left: settings.at(round((1.0 - left) * settings.steps))[0],
         ent_coef=settings.entropy,
-        clip_range=settings.clip,
+        clip_range=NO_CLIP if by_kl else settings.clip,
         gamma=settings.gamma,
-        target_kl=settings.target_kl if settings.algorithm == "kl" else None,
+        target_kl=settings.target_kl if by_kl else None,
         policy_kwargs={"net_arch": settings.widths},
         seed=settings.seed,
         device="cpu",

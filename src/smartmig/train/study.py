@@ -83,7 +83,7 @@ def ablations(steps: int, seed: int = 0) -> list[Variant]:
 
 def algorithms(steps: int, seed: int = 0) -> list[Variant]:
     base = on_budget(steps, seed)
-    named = {"ppo": "PPO, clipped", "kl": "PPO, adaptive KL", "grpo": "GRPO-style groups", "dqn": "DQN"}
+    named = {"ppo": "PPO, clipped", "kl": "PPO, KL target", "grpo": "GRPO-style groups", "dqn": "DQN"}
     return [Variant("algorithm", label, replace(base, algorithm=name)) for name, label in named.items()]
 
 
