@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, Protocol
@@ -16,6 +17,7 @@ import typer
 
 from smartmig.cli import STOPPED
 from smartmig.cli.console import Json, log, output, prepare_place, print_json, progress_bar
+from smartmig.cli.gang import GangFlags
 from smartmig.cli.options import Gpus, Layouts, Preempt, Recut, RecutMode, rule_spec, with_flags
 from smartmig.compare import Progress
 from smartmig.errors import InputError
@@ -24,7 +26,8 @@ from smartmig.scenario import placement_rule, repartition_rule
 from smartmig.sim.mig.run import Cluster
 from smartmig.sim.mig.world import Settings
 from smartmig.train.placement import PriceSearch
-from smartmig.train.settings import PlacementTraining, Training
+from smartmig.train.run_times import fit_jobs, write_run_times
+from smartmig.train.settings import GangTraining, PlacementTraining, Training
 from smartmig.workload.diurnal import DiurnalDay
 from smartmig.workload.mix import parse_deadline
 
@@ -138,6 +141,83 @@ def placement(
         raise SystemExit(STOPPED)
 
 
+Trace = Annotated[str, typer.Option(help="File of whole-GPU jobs (helios, philly, swf, sacct, csv ...).")]
+MaxGpus = Annotated[int, typer.Option(min=0, help="Leave out jobs with more GPUs; 0 keeps all.")]
+Since = Annotated[str, typer.Option("--from", help="First day of the training part, e.g. 2020-04-01 (UTC).")]
+Before = Annotated[str, typer.Option("--to", help="The day after its last.")]
+Requests = Annotated[str, typer.Option(help="Made-up requested times where the trace has none, e.g. menu-1h.")]
+
+
+@app.command("gang")
+@with_flags(GangTraining)
+def gang(
+    to: Annotated[Path, typer.Option("-o", "--output", help="Policy file to write (.npz).")],
+    trace: Trace,
+    settings: GangTraining,
+    nodes: Annotated[str, typer.Option(help="nodes x GPUs, as for simulate.")] = "30x8",
+    max_gpus: MaxGpus = 0,
+    since: Since = "",
+    before: Before = "",
+    tune_to: Annotated[str, typer.Option(help="The tuning part goes from --to to the day before this one.")] = "",
+    requests: Requests = "",
+    threads: Annotated[int | None, typer.Option(min=1, help="Runs at once; default: one per core.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint beside the output.")] = False,
+    json_output: Json = False,
+) -> None:
+    """Train the two agents of a whole-GPU cluster: search a rule's numbers, then PPO on both networks.
+
+    With --predictor the run times they expect are written beside the policy. A checkpoint lies beside the output
+    (.ckpt); Ctrl-C keeps it and the best agents so far. TensorBoard's curves go to a folder beside it.
+    """
+    try:
+        from smartmig.train.gang import GangTrainer
+    except ModuleNotFoundError as error:
+        raise InputError(f"training needs {error.name}: pip install 'smartmig[train]'") from None
+    prepare_place(to)
+    if not before or not tune_to:
+        raise InputError("--to and --tune-to: training needs the day its part ends, and the day its tuning part ends")
+    flags = GangFlags(trace=trace, nodes=nodes, max_gpus=max_gpus, since=since, before=before, requests=requests)
+    training, tuning = flags.scenario(), replace(flags, since=before, before=tune_to).scenario()
+    if not requests:
+        settings = replace(settings, request_seeds=1, validation_seeds=1)
+    log("reading the trace, running the baselines and compiling ...")
+    trainer = GangTrainer(training.jobs, tuning.jobs, training.cluster(), settings, threads)
+    if resume:
+        trainer.load(to.with_suffix(".ckpt"))
+    command = shlex.join(["smartmig", *(word for word in sys.argv[1:] if word != "--resume")])
+    with _interruptible() as stopped, progress_bar() as tell:
+        _train(trainer, trainer.total, to, tell, stopped)
+        trainer.export(to, command, nodes)
+    if json_output:
+        scores = {"validation_score": trainer.best_score, "rounds": trainer.iteration, "policy_file": str(to)}
+        print_json({**scores, "curve": trainer.curve})
+    else:
+        output().print(f"{to}: score {trainer.best_score:.4f} on the tuning part after {trainer.iteration} rounds")
+    if stopped:
+        log(f"stopped; --resume goes on from {to.with_suffix('.ckpt')}")
+        raise SystemExit(STOPPED)
+
+
+@app.command("run-times")
+def run_times(
+    to: Annotated[Path, typer.Option("-o", "--output", help="File to write (.npz).")],
+    trace: Trace,
+    max_gpus: MaxGpus = 0,
+    since: Since = "",
+    before: Before = "",
+    requests: Requests = "",
+    seeds: Annotated[int, typer.Option(min=1, help="Draws of made-up requests.")] = 6,
+) -> None:
+    """Learn run times to expect from what was requested: by request class and size, on the training part only."""
+    prepare_place(to)
+    flags = GangFlags(trace=trace, max_gpus=max_gpus, since=since, before=before, requests=requests)
+    scenario = flags.scenario()
+    jobs = [scenario.jobs(seed) for seed in range(seeds if requests else 1)]
+    command = shlex.join(["smartmig", *sys.argv[1:]])
+    write_run_times(to, fit_jobs(jobs), command)
+    output().print(f"{to}: run times of {sum(len(one) for one in jobs):,} jobs")
+
+
 class Trainable(Protocol):
     """What can be trained round by round."""
 
@@ -158,7 +238,8 @@ def _train(trainer: Trainable, total: int, to: Path, tell: Progress, stopped: li
             row = trainer.update()
             now, validated = (row.get(f"{days}_et", row.get(f"{days}_score")) for days in ("train", "validation"))
             best = best if validated is None else f", {validated:.4f} on validation days"
-            tell(f"ET {now:.3f}{best}", trainer.iteration, total)
+            what = "ET" if "train_et" in row else "score"
+            tell(f"{what} {now:.3f}{best}", trainer.iteration, total)
             if board is not None:
                 for name, value in row.items():
                     board.add_scalar(name, value, trainer.iteration)

@@ -1,6 +1,6 @@
 """A trained policy on disk: one small file of arrays with everything needed to trust it.
 
-`weights` is the network's vector (`network.SHAPES`, `prices.SHAPES`); `about` is JSON: what it is, the encoding it
+`weights` is the network's vector (`network.SHAPES`, `prices.SHAPES`, `gang_network.SHAPES`); `about` is JSON: what it is, the encoding it
 reads, what it was trained on, with which command. Reading refuses what does not fit, in one sentence.
 """
 
@@ -17,14 +17,25 @@ import numpy as np
 
 from smartmig.atomic import atomic_write
 from smartmig.errors import InputError
-from smartmig.policy import encoding
+from smartmig.policy import encoding, gang_encoding
+from smartmig.policy.gang_network import n_gang_weights
 from smartmig.policy.network import n_weights
 from smartmig.policy.prices import n_price_weights
+from smartmig.policy.run_times import N_TABLES
 from smartmig.types import Floats
 
 MEAN_FIELD = "mean-field"
 PRICES = "prices"
-N_WEIGHTS = {MEAN_FIELD: n_weights(), PRICES: n_price_weights()}
+GANG = "gang"
+RUN_TIMES = "run-times"
+N_WEIGHTS = {
+    MEAN_FIELD: n_weights(),
+    PRICES: n_price_weights(),
+    GANG: n_gang_weights(),
+    RUN_TIMES: N_TABLES * gang_encoding.N_CELLS,
+}
+VERSIONS = dict.fromkeys((MEAN_FIELD, PRICES), encoding.VERSION) | dict.fromkeys((GANG, RUN_TIMES), gang_encoding.VERSION)
+"""the encoding each kind reads"""
 
 
 @dataclass(frozen=True)
@@ -34,9 +45,9 @@ class About:
     kind: str
     """which rule runs it"""
     encoding: int
-    """`encoding.VERSION` it was trained with"""
+    """`encoding.VERSION` (or `gang_encoding.VERSION`) it was trained with"""
     gpus: tuple[str, ...]
-    """GPU models it was trained on, by id"""
+    """GPU models it was trained on, by id; for whole GPUs, the nodes"""
     placement: str
     """placement rule it goes best with: that of its training, knobs possibly tuned once more for the policy"""
     preempt: bool
@@ -82,9 +93,9 @@ def read_policy(path: Path, kind: str = MEAN_FIELD) -> PolicyFile:
     about = About(**{**raw, "gpus": tuple(raw["gpus"])})
     if about.kind != kind:
         raise InputError(f"{path}: holds a '{about.kind}' policy, needed is '{kind}'")
-    if about.encoding != encoding.VERSION:
+    if about.encoding != VERSIONS[kind]:
         raise InputError(
-            f"{path}: was trained with encoding {about.encoding}, this version reads encoding {encoding.VERSION}; "
+            f"{path}: was trained with encoding {about.encoding}, this version reads encoding {VERSIONS[kind]}; "
             f"train it anew with: {about.command}"
         )
     needed = N_WEIGHTS[kind]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from smartmig.jit import called_kernel, kernel
-from smartmig.policy.gang_view import CONSERVATIVE, JobArrays, State, World, usage
+from smartmig.policy.gang_view import CONSERVATIVE, JobArrays, State, World, count_whole, usage
 from smartmig.policy.view import Records
 from smartmig.sim.gang.plan import mark_freed, shift
 from smartmig.sim.mig.heaps import delete_end, insert_end
@@ -97,10 +97,12 @@ def keep_parts(state: State, job: int) -> None:
 
 
 @kernel
-def hold(state: State, part: int) -> None:
+def hold(state: State, part: int, limit_s: float) -> None:
     """List a part with its node."""
     node = state.part[part].node
     after = state.node[node].first_part
+    until_s = state.now[0].time_s + limit_s
+    state.node[node].until_s = max(state.node[node].until_s, until_s) if after >= 0 else until_s
     state.part[part].before = -1
     state.part[part].after = after
     state.node[node].first_part = part
@@ -113,12 +115,19 @@ def let_go(state: State, part: int) -> None:
     """Take a part off its node's list."""
     before = state.part[part].before
     after = state.part[part].after
+    node = state.part[part].node
     if before >= 0:
         state.part[before].after = after
     else:
-        state.node[state.part[part].node].first_part = after
+        state.node[node].first_part = after
     if after >= 0:
         state.part[after].before = before
+    until_s = -np.inf
+    other = state.node[node].first_part
+    while other >= 0:
+        until_s = max(until_s, state.job[state.part[other].job].until_s)
+        other = state.part[other].after
+    state.node[node].until_s = until_s
 
 
 @kernel
@@ -152,7 +161,7 @@ def begin(world: World, jobs: JobArrays, state: State, job: int) -> None:
         node = state.part[part].node
         n_gpus = state.part[part].n_gpus
         slowest = min(slowest, world.node[node].speed)
-        hold(state, part)
+        hold(state, part, spec.limit_s)
         state.node[node].free -= n_gpus
         set_offer(world, state, 0, node, state.offer[0, node] - n_gpus)
         if state.now[0].reserved >= 0:
@@ -169,6 +178,7 @@ def begin(world: World, jobs: JobArrays, state: State, job: int) -> None:
     state.now[0].n_ends += 1
     insert_release(state.release, state.now[0].n_running, state.job, job)
     state.now[0].n_running += 1
+    count_whole(jobs, state, job, 1)
     dequeue(jobs, state, job)
     if world.usage_half_life_s > 0.0:
         charge_user(world, state, spec.user, spec.n_gpus)
@@ -183,6 +193,7 @@ def stop(world: World, jobs: JobArrays, state: State, job: int) -> None:
     delete_end(state.end, state.now[0].n_ends, state.end[job].place)
     delete_release(state.release, state.now[0].n_running, state.job, job)
     state.now[0].n_running -= 1
+    count_whole(jobs, state, job, -1)
     part = state.job[job].first_part
     while part >= 0:
         node = state.part[part].node
