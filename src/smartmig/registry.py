@@ -111,6 +111,7 @@ REPRODUCTIONS: Mapping[str, str] = {
     "s3-fig12": "smartmig.reproduce.s3:figure_12",
     "s3-fig13": "smartmig.reproduce.s3_shares:figure_13",
     "s3-table1": "smartmig.reproduce.s3:table_1",
+    "s4-table": "smartmig.reproduce.s4:table",
 }
 
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from strategies import gang_worlds
 
 from smartmig.hardware.nodes import NodeCluster
 from smartmig.policy import gang_encoding
@@ -21,6 +20,7 @@ from smartmig.sim.gang.reference import simulate_plainly
 from smartmig.sim.gang.run import simulate
 from smartmig.sim.gang.world import Backfill, GangPolicy
 from smartmig.types import GangJobs
+from strategies import gang_worlds
 
 World = tuple[GangJobs, NodeCluster]
 N_POLICIES = 4

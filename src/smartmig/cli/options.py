@@ -64,7 +64,9 @@ def rule_spec(text: str, where: str) -> RuleSpec:
 
 PolicyFile = Annotated[
     Path | None,
-    typer.Option(help="Trained policy for `mean-field` (gang: `learned`), in place of the shipped one.", dir_okay=False),
+    typer.Option(
+        help="Trained policy for `mean-field` (gang: `learned`), in place of the shipped one.", dir_okay=False
+    ),
 ]
 
 

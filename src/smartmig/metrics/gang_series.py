@@ -55,4 +55,5 @@ def _means(at_s: Floats, change: Floats, edges: Floats) -> Floats:
     times_s, values = steps(at_s, change)
     area = np.concatenate([[0.0], np.cumsum(values[:-1] * np.diff(times_s))])
     at_edges = np.interp(edges, times_s, area) + np.maximum(0.0, edges - times_s[-1]) * values[-1]
-    return np.diff(at_edges) / np.diff(edges)
+    means: Floats = np.diff(at_edges) / np.diff(edges)
+    return means

@@ -12,6 +12,7 @@ from smartmig.policy.allocation.learned import HORIZON_S, LEAST_LOSS
 from smartmig.policy.gang_encoding import DAY_S, HOUR_S, N_BINS, N_CELLS, N_MODELS, N_SIZES, REFERENCE_NODES, cells
 from smartmig.policy.gang_network import N_KIND, N_SELECTOR, SHAPES, rule_score
 from smartmig.policy.gang_plain import PlainGang, PlainNode
+from smartmig.policy.gang_view import BRIEF_S
 from smartmig.types import Floats
 
 
@@ -41,6 +42,11 @@ def per_30(view: PlainGang, count: int) -> float:
     return count * REFERENCE_NODES / len(view.nodes)
 
 
+def is_brief(view: PlainGang, node: PlainNode) -> bool:
+    """Whether the node has no job that may last."""
+    return all(view.jobs.limit_s[job] <= BRIEF_S for job in node.until_s)
+
+
 def running(view: PlainGang) -> set[int]:
     return {job for node in view.nodes for job in node.until_s}
 
@@ -58,9 +64,8 @@ def see_cluster(view: PlainGang) -> Floats:
             seen[seeing.AT_HISTOGRAM + min(model, N_MODELS - 1) * N_BINS + eighths] += count / len(view.nodes)
     seen[seeing.AT_FREE] = sum(offer(node) for node in view.nodes) / view.n_gpus
     seen[seeing.AT_FREE + 1] = min(4.0, per_30(view, idle_nodes(view)))
-    for at, limit_s in enumerate((3600.0, 14_400.0)):
-        whole = [j for j in running(view) if view.jobs.n_gpus[j] >= wide and view.jobs.limit_s[j] <= limit_s]
-        seen[seeing.AT_SOON + at] = min(8.0, per_30(view, len(whole)))
+    n_soon = sum(is_brief(view, node) for node in view.nodes) - idle_nodes(view)
+    seen[seeing.AT_SOON] = min(8.0, per_30(view, n_soon))
     if view.reserved is not None:
         seen[seeing.AT_RESERVED] = 1.0
         far_h = min((view.reserved_s - view.now_s) / HOUR_S, 1000.0)
@@ -75,8 +80,9 @@ def takes_idle(view: PlainGang, job: int) -> int:
     n_gpus, wide = int(view.jobs.n_gpus[job]), widest(view)
     if n_gpus >= wide:
         return -(-n_gpus // wide)
-    fits = any(view.accepts(job, node.index) and n_gpus <= offer(node) < wide for node in view.nodes)
-    return 0 if fits else 1
+    lasting = view.jobs.limit_s[job] > BRIEF_S
+    fits = [node for node in view.nodes if view.accepts(job, node.index) and n_gpus <= offer(node) < wide]
+    return 0 if any(not (lasting and is_brief(view, node)) for node in fits) else 1
 
 
 def see_job(view: PlainGang, job: int, crowd: int, tail: bool, predicted_s: float) -> Floats:
@@ -117,9 +123,7 @@ def dot(hidden: Floats, out: Floats, start: float = 0.0) -> float:
     return total
 
 
-def plain_select(
-    view: PlainGang, weights: Floats, guard: tuple[float, float], predicted_s: Floats
-) -> int | None:
+def plain_select(view: PlainGang, weights: Floats, guard: tuple[float, float], predicted_s: Floats) -> int | None:
     """The job the learned selector picks, or None to wait."""
     oldest = min(view.queue)
     waited_s = view.now_s - float(view.jobs.submit_s[oldest])

@@ -16,7 +16,7 @@ import math
 import numpy as np
 
 from smartmig.jit import called_kernel, kernel, lowest_bit
-from smartmig.policy.gang_view import JobArrays, State, World, can_start, next_waiting
+from smartmig.policy.gang_view import BRIEF_S, JobArrays, State, World, can_start, next_waiting
 from smartmig.types import Floats, Ints
 
 VERSION = 101
@@ -40,8 +40,8 @@ N_BINS, N_MODELS = 9, 4
 # The cluster's numbers.
 AT_HISTOGRAM = 0  # share of nodes by model and free eighths
 AT_FREE = AT_HISTOGRAM + N_MODELS * N_BINS  # share of GPUs free; idle nodes, of 30
-AT_SOON = AT_FREE + 2  # nodes, of 30, that jobs of up to 1 h hold whole; those of up to 4 h
-AT_QUEUE = AT_SOON + 2  # waiting jobs by request class, then by size class
+AT_SOON = AT_FREE + 2  # nodes, of 30, that are not idle but have brief jobs only
+AT_QUEUE = AT_SOON + 1  # waiting jobs by request class, then by size class
 AT_RESERVED = AT_QUEUE + N_REQUESTS + N_SIZES  # whether a reservation stands, and how far off it is
 AT_TIME = AT_RESERVED + 2  # of day and of week
 N_CLUSTER = AT_TIME + 4
@@ -101,8 +101,19 @@ def idle_nodes(state: State) -> int:
 
 
 @kernel
+def soon_idle(state: State) -> int:
+    """Nodes that have jobs, brief ones only."""
+    n = -idle_nodes(state)
+    for model in range(state.n_brief.shape[0]):
+        for free in range(state.n_brief.shape[1]):
+            n += state.n_brief[model, free]
+    return n
+
+
+@kernel
 def takes_idle(jobs: JobArrays, state: State, job: int) -> int:
-    """How many of the idle nodes the job takes something of, at least."""
+    """How many of the idle nodes the job takes something of, at least; for a lasting job, nodes that will soon be idle
+    count as well."""
     widest = state.n_offering.shape[2] - 1
     n_gpus = jobs.spec[job].n_gpus
     if n_gpus >= widest:
@@ -110,7 +121,10 @@ def takes_idle(jobs: JobArrays, state: State, job: int) -> int:
     for model in range(state.n_offering.shape[1]):
         if jobs.spec[job].models >> model & 1:
             for free in range(n_gpus, widest):
-                if state.n_offering[0, model, free] > 0:
+                n_fitting = state.n_offering[0, model, free]
+                if jobs.spec[job].limit_s > BRIEF_S:
+                    n_fitting -= state.n_brief[model, free]
+                if n_fitting > 0:
                     return 0
     return 1
 
@@ -144,8 +158,7 @@ def encode_cluster(world: World, state: State, seen: Floats) -> None:
             seen[AT_HISTOGRAM + group * N_BINS + eighths] += state.n_offering[0, model, n_free] / n_nodes
     seen[AT_FREE] = free / world.n_gpus
     seen[AT_FREE + 1] = min(4.0, idle_nodes(state) * REFERENCE_NODES / n_nodes)
-    seen[AT_SOON] = min(8.0, state.now[0].n_whole_1h * REFERENCE_NODES / n_nodes)
-    seen[AT_SOON + 1] = min(8.0, state.now[0].n_whole_4h * REFERENCE_NODES / n_nodes)
+    seen[AT_SOON] = min(8.0, soon_idle(state) * REFERENCE_NODES / n_nodes)
     now_s = state.now[0].time_s
     if state.now[0].reserved >= 0:
         seen[AT_RESERVED] = 1.0

@@ -39,8 +39,8 @@ AT_NEED_SMALL = AT_NEED_LARGE + N_GROUPS  # the same for smaller ones
 AT_RELIEF = AT_NEED_SMALL + N_GROUPS  # idle nodes less per day waited: large, small
 AT_SWING = AT_RELIEF + 2  # daily swing of the need: size, hour of the peak
 AT_PATIENCE = AT_SWING + 2  # hours waited before a reservation, by group
-AT_LENT = AT_PATIENCE + N_GROUPS  # how much of an idle node one counts that a job of 1 h holds; of up to 4 h
-N_RULE = AT_LENT + 2
+AT_LENT = AT_PATIENCE + N_GROUPS  # how much of an idle node one counts that will soon be idle
+N_RULE = AT_LENT + 1
 
 N_HIDDEN_CLUSTER, N_HIDDEN_SLOT, N_HIDDEN_KIND = 24, 16, 12
 N_KIND = 12
@@ -62,8 +62,8 @@ SHAPES: dict[str, tuple[int, ...]] = {
     "kind_bias": (N_HIDDEN_KIND,),
     "kind_out": (N_HIDDEN_KIND,),
 }
-"""In x out; up to `wait_bias` the selector's, then the allocator's. `fit`: how much the hand-made score of a node counts
-against what the network adds."""
+"""In x out; up to `wait_bias` the selector's, then the allocator's. `fit`: how much the hand-made score of a node
+counts against what the network adds."""
 
 N_SELECTOR = sum(math.prod(SHAPES[name]) for name in list(SHAPES)[:9])
 N_ALLOCATOR = sum(math.prod(SHAPES[name]) for name in list(SHAPES)[9:])
@@ -133,7 +133,6 @@ def rule_score(
             relief = rule[AT_RELIEF] if large else rule[AT_RELIEF + 1]
             need = rule[at_need + group] * daily_swing(rule, now_s) - relief * days
             left = slot[IDLE_AFTER] + rule[AT_LENT] * seen[AT_SOON]
-            left += rule[AT_LENT + 1] * (seen[AT_SOON + 1] - seen[AT_SOON])
             if left < need:
                 return BARRED_SCORE - min(2.0, need - left)
     elif days * 24.0 < rule[AT_PATIENCE + group]:

@@ -1,7 +1,8 @@
 """A trained policy on disk: one small file of arrays with everything needed to trust it.
 
-`weights` is the network's vector (`network.SHAPES`, `prices.SHAPES`, `gang_network.SHAPES`); `about` is JSON: what it is, the encoding it
-reads, what it was trained on, with which command. Reading refuses what does not fit, in one sentence.
+`weights` is the network's vector (`network.SHAPES`, `prices.SHAPES`, `gang_network.SHAPES`) or a table (`RunTimes`);
+`about` is JSON: what it is, the encoding it reads, what it was trained on, with which command. Reading refuses what
+does not fit, in one sentence.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ N_WEIGHTS = {
     GANG: n_gang_weights(),
     RUN_TIMES: N_TABLES * gang_encoding.N_CELLS,
 }
-VERSIONS = dict.fromkeys((MEAN_FIELD, PRICES), encoding.VERSION) | dict.fromkeys((GANG, RUN_TIMES), gang_encoding.VERSION)
+VERSIONS = dict.fromkeys((MEAN_FIELD, PRICES), encoding.VERSION) | dict.fromkeys(
+    (GANG, RUN_TIMES), gang_encoding.VERSION
+)
 """the encoding each kind reads"""
 
 

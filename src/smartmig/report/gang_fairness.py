@@ -15,8 +15,8 @@ from smartmig.report.tables import cell, estimate_json, scaled
 from smartmig.types import Floats
 
 NOTE = (
-    "Waiting in hours, means over seeds. Worst 1 %: mean of the jobs that waited longest. Users: mean waits, the middle "
-    "user's and the worst one's. Jain's index of mean slowdowns: 1 = all sizes (users) are slowed down alike."
+    "Waiting in hours, means over seeds. Worst 1 %: mean of the jobs that waited longest. Users: mean waits, of the "
+    "middle one of the worst. Jain's index of mean slowdowns: 1 = all sizes (users) are slowed down alike."
 )
 SAFETY = (
     ("worst 1 %", "worst_wait_s", 1 / HOUR_S, 1),

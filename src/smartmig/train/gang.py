@@ -1,7 +1,7 @@
 """Training the two agents of a whole-GPU cluster: search a hand-made rule's numbers, then PPO on both networks.
 
 The search (cross-entropy) runs the whole training part under every candidate, which takes less than a second, and so
-finds what no gradient does: how many nodes to keep free, and for whom. PPO starts from there. Every stretch of the trace
+finds what no gradient does: how many nodes to keep free, and for whom. PPO starts from there. Each stretch of the trace
 is played several times with different draws (*siblings*); an agent's advantage at a moment is what its stretch cost
 from then on, less what it cost the siblings: they saw the same jobs. Both agents get the same return.
 
@@ -69,22 +69,26 @@ RECORDS = 6000
 
 
 def start() -> Floats:
-    """The rule the search begins with: some room for short jobs, some ageing."""
+    """The rule the search begins with: an idle node is kept for short jobs, and small ones leave idle nodes whole."""
     return hand_made(
-        need_small=(0.0, 0.8, 0.8, 0.8), need_large=(0.0, 0.5, 0.8, 0.8), lent=(0.5, 0.3), age=(0.2, 1.0, 4.0)
+        need_small=(-0.5, 1.5, 1.5, 1.5),
+        need_large=(-0.5, -0.1, 0.5, 0.5),
+        lent=0.2,
+        age=(0.1, 0.5, 4.0),
+        relief=(0.05, 0.2),
     )
 
 
 def first_spread() -> Floats:
     spread = np.zeros(N_RULE)
-    spread[AT_ORDER] = 0.3
-    spread[AT_ORDER + 1 : AT_ORDER + N_SIZES] = 0.5
-    spread[AT_AGE : AT_AGE + 3] = (0.5, 1.0, 1.5)
-    spread[AT_NEED_LARGE:AT_RELIEF] = 0.8
-    spread[AT_RELIEF:AT_SWING] = 0.4
-    spread[AT_SWING : AT_SWING + 2] = (0.5, 4.0)
-    spread[AT_PATIENCE:AT_LENT] = 1.0
-    spread[AT_LENT:] = 0.4
+    spread[AT_ORDER] = 0.2
+    spread[AT_ORDER + 1 : AT_ORDER + N_SIZES] = 0.3
+    spread[AT_AGE : AT_AGE + 3] = (0.2, 0.3, 1.0)
+    spread[AT_NEED_LARGE:AT_RELIEF] = 0.4
+    spread[AT_RELIEF:AT_SWING] = 0.2
+    spread[AT_SWING : AT_SWING + 2] = (0.3, 3.0)
+    spread[AT_PATIENCE:AT_LENT] = 0.5
+    spread[AT_LENT] = 0.2
     return spread
 
 
@@ -167,9 +171,7 @@ class GangTrainer:
         self.rng = np.random.default_rng(training.seed)
         self.torch_rng = torch.Generator().manual_seed(training.seed)
         self.net = GangNet(training.seed)
-        self.optimiser = torch.optim.Adam(
-            [p for p in self.net.parameters() if p.requires_grad], training.learning_rate
-        )
+        self.optimiser = torch.optim.Adam([p for p in self.net.parameters() if p.requires_grad], training.learning_rate)
         self.mean, self.spread = start()[:N_RULE], first_spread()
         self.iteration = 0
         self.best_score = np.inf

@@ -40,7 +40,8 @@ class GangNet(nn.Module):
         hidden = options[..., 1:] @ w["slot"] + (heard @ w["slot_cluster"] + w["slot_bias"])[:, None]
         scores = options[..., 0] + torch.tanh(hidden) @ w["slot_out"]
         waits = heard @ w["wait_out"] + w["wait_bias"]
-        return scores.scatter(1, (records[:, 2].long() - 1)[:, None], waits[:, None])
+        with_wait: Tensor = scores.scatter(1, (records[:, 2].long() - 1)[:, None], waits[:, None])
+        return with_wait
 
     def kinds(self, records: Tensor) -> Tensor:
         """(n, KIND_RECORD) -> (n, MAX_KINDS) scores."""
@@ -48,7 +49,8 @@ class GangNet(nn.Module):
         cluster = records[:, RECORD_HEAD : RECORD_HEAD + N_CLUSTER]
         options = records[:, RECORD_HEAD + N_CLUSTER :].reshape(-1, MAX_KINDS, KIND_WIDTH)
         hidden = options[..., 1:] @ w["kind"] + (cluster @ w["kind_cluster"] + w["kind_bias"])[:, None]
-        return options[..., 0] + torch.tanh(hidden) @ w["kind_out"]
+        scores: Tensor = options[..., 0] + torch.tanh(hidden) @ w["kind_out"]
+        return scores
 
     def vector(self) -> Floats:
         """The weights as `policy/gang_network.py` reads them."""

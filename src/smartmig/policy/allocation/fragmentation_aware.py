@@ -34,9 +34,7 @@ def tabulate(world: World, jobs: JobArrays, state: State, job: int) -> None:  # 
 
 
 @kernel
-def loss(
-    world: World, jobs: JobArrays, state: State, job: int, node: int, n_gpus: int, horizon_s: float
-) -> float:
+def loss(world: World, jobs: JobArrays, state: State, job: int, node: int, n_gpus: int, horizon_s: float) -> float:
     """Room that recent jobs lose if this one takes so many GPUs there; after `tabulate`."""
     offered = state.offered[node]
     if n_gpus == jobs.spec[job].n_gpus:

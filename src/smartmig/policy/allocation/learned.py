@@ -119,7 +119,9 @@ def score_kinds(world: World, jobs: JobArrays, state: State, job: int) -> None:
         node = int(knobs[AT_NODE + kind])
         if node < 0:
             continue
-        knobs[AT_SCORES + kind] = -network[AT_FIT] * math.log((knobs[AT_LOSS + kind] + LEAST_LOSS) / (least + LEAST_LOSS))
+        knobs[AT_SCORES + kind] = -network[AT_FIT] * math.log(
+            (knobs[AT_LOSS + kind] + LEAST_LOSS) / (least + LEAST_LOSS)
+        )
         if adds:
             begin = AT_NUMBERS + kind * N_KIND
             numbers = knobs[begin : begin + N_KIND]

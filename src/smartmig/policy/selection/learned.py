@@ -92,9 +92,7 @@ def score_slots(world: World, jobs: JobArrays, state: State, seen: Floats, score
         starts = seen[begin + STARTS] > 0.0
         now_s = state.now[0].time_s
         numbers = seen[begin : begin + N_SLOT]
-        score = rule_score(
-            network[:N_RULE], cell // N_SIZES, cell % N_SIZES, large, starts, now_s, seen, numbers
-        )
+        score = rule_score(network[:N_RULE], cell // N_SIZES, cell % N_SIZES, large, starts, now_s, seen, numbers)
         scores[slot] = score + (slot_adds(network, seen, slot) if adds else 0.0)
 
 

@@ -7,10 +7,10 @@ per event in Python, and returns what was seen and drawn; `measure` runs them un
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from smartmig.policy.gang_view import State
 from smartmig.policy.run_times import RunTimes
 from smartmig.policy.selection.learned import Learned as LearnedSelection
 from smartmig.policy.selection.learned import selector_knobs
+from smartmig.policy.view import Kernel
 from smartmig.sim.gang.explore import (
     AT_KIND_TAPE,
     AT_SLOT_TAPE,
@@ -38,6 +39,8 @@ from smartmig.sim.gang.kernel import FINISHED, engine
 from smartmig.sim.gang.run import compiled
 from smartmig.sim.gang.world import Backfill, GangPolicy, build_jobs, build_world, fresh_state
 from smartmig.types import Floats, GangJobs, Ints
+
+T = TypeVar("T")
 
 NO_PAUSE = 1 << 62
 POLICY = GangPolicy(LearnedSelection(HAND_MADE), LearnedAllocation(HAND_MADE), Backfill.easy)
@@ -99,7 +102,9 @@ class Stretches:
             slots = _records(selection[AT_SLOT_TAPE:], SLOT_RECORD)
             kinds = _records(allocation[AT_KIND_TAPE:], KIND_RECORD)
             start_s = state.job["begin_s"].copy()
-            return Played(slots.astype(np.float32), slots[:, 0].copy(), kinds.astype(np.float32), kinds[:, 0].copy(), start_s)
+            return Played(
+                slots.astype(np.float32), slots[:, 0].copy(), kinds.astype(np.float32), kinds[:, 0].copy(), start_s
+            )
 
         return self._map(one, which, seeds)
 
@@ -114,15 +119,15 @@ class Stretches:
 
         return self._map(one, which, range(len(candidates)))
 
-    def _run(self, go_on: object, at: int, selection: Floats, allocation: Floats) -> State:
+    def _run(self, go_on: Kernel, at: int, selection: Floats, allocation: Floats) -> State:
         world = self.world._replace(selection_knobs=selection, allocation_knobs=allocation)
         arrays = self.arrays[at]
         state = fresh_state(world, arrays)
-        if go_on(world, arrays, state, NO_PAUSE) != FINISHED:  # type: ignore[operator]
+        if go_on(world, arrays, state, NO_PAUSE) != FINISHED:
             raise SimulationError("the agents leave jobs waiting for ever")
         return state
 
-    def _map(self, work, which, extra):  # type: ignore[no-untyped-def]
+    def _map(self, work: Callable[[int, int], T], which: Sequence[int], extra: Sequence[int]) -> list[T]:
         if self.n_threads == 1:
             return [work(at, value) for at, value in zip(which, extra, strict=True)]
         with ThreadPoolExecutor(self.n_threads) as pool:

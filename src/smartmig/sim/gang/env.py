@@ -18,6 +18,7 @@ from smartmig.errors import InputError, SimulationError
 from smartmig.hardware.nodes import NodeCluster, parse_nodes
 from smartmig.jit import kernel, specialise
 from smartmig.metrics.gang import SHORTEST_S, summarise
+from smartmig.policy.allocation.learned import AT_ADDS as AT_KIND_ADDS
 from smartmig.policy.allocation.learned import (
     AT_CHOSEN,
     AT_NODE,
@@ -28,7 +29,6 @@ from smartmig.policy.allocation.learned import (
 )
 from smartmig.policy.allocation.learned import AT_SEEN as AT_KIND_SEEN
 from smartmig.policy.allocation.learned import Learned as LearnedAllocation
-from smartmig.policy.allocation.learned import AT_ADDS as AT_KIND_ADDS
 from smartmig.policy.gang_encoding import AT_JOBS, AT_OLDEST, AT_SLOTS, N_CLUSTER, N_SLOT, N_SLOTS, STARTS, encode
 from smartmig.policy.gang_files import HAND_MADE
 from smartmig.policy.gang_network import N_KIND
@@ -48,7 +48,9 @@ try:
     from gymnasium import spaces
     from pettingzoo import ParallelEnv
 except ModuleNotFoundError as error:
-    raise InputError(f"smartmig.sim.gang.env needs {error.name}, which is missing: pip install 'smartmig[gym]'") from None
+    raise InputError(
+        f"smartmig.sim.gang.env needs {error.name}, which is missing: pip install 'smartmig[gym]'"
+    ) from None
 
 SELECTOR, ALLOCATOR = "selector", "allocator"
 WAIT = N_SLOTS
@@ -145,7 +147,7 @@ def compiled() -> tuple[Kernel, Kernel, Kernel]:
     return go_on, offer, specialise(start, "env", cached=True, inline=False, **scope)
 
 
-class GangSchedule(ParallelEnv[str, dict[str, NDArray[Any]], int]):
+class GangSchedule(ParallelEnv[str, dict[str, NDArray[Any]], int]):  # type: ignore[misc]
     """Which job is next, and which kind of node does it get? Asked whenever GPUs are free and jobs wait.
 
     - **Observation**, a dict: `observation` (float32) and `action_mask` (int8). The selector sees the cluster and the
@@ -290,9 +292,7 @@ class GangSchedule(ParallelEnv[str, dict[str, NDArray[Any]], int]):
 
     def _reward(self) -> float:
         before = self._paid
-        self._first, self._settled, self._paid = waited_slowdown(
-            self._arrays, self._state, self._first, self._settled
-        )
+        self._first, self._settled, self._paid = waited_slowdown(self._arrays, self._state, self._first, self._settled)
         return float(before - self._paid) / len(self._jobs)
 
     def _seen(self) -> dict[str, dict[str, NDArray[Any]]]:

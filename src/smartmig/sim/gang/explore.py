@@ -9,19 +9,18 @@ from __future__ import annotations
 import math
 
 from smartmig.jit import called_kernel, kernel
-from smartmig.policy.allocation.learned import AT_CHOSEN, AT_NODE, AT_NUMBERS, N_KINDS, score_kinds
+from smartmig.policy.allocation.learned import AT_CHOSEN, AT_NODE, AT_NUMBERS, LEAST_LOSS, N_KINDS, score_kinds
 from smartmig.policy.allocation.learned import AT_LOSS as AT_KIND_LOSS
 from smartmig.policy.allocation.learned import AT_NETWORK as AT_ALLOCATOR
 from smartmig.policy.allocation.learned import AT_SCORES as AT_KIND_SCORES
 from smartmig.policy.allocation.learned import AT_SEEN as AT_KIND_SEEN
-from smartmig.policy.allocation.learned import LEAST_LOSS
 from smartmig.policy.allocation.learned import ROOM as ALLOCATOR_ROOM
 from smartmig.policy.draw import draw_share
 from smartmig.policy.gang_encoding import AT_JOBS, AT_OLDEST, AT_SLOTS, N_CLUSTER, N_SLOT, N_SLOTS, encode
 from smartmig.policy.gang_network import AT_FIT, N_ALLOCATOR, N_KIND, N_SELECTOR, ROOM
 from smartmig.policy.gang_view import JobArrays, State, World
-from smartmig.policy.selection.learned import AT_NETWORK, AT_SCORES, AT_SEEN, CLOSED, overdue, score_slots
 from smartmig.policy.selection.learned import AT_ADDS as AT_SLOT_ADDS
+from smartmig.policy.selection.learned import AT_NETWORK, AT_SCORES, AT_SEEN, CLOSED, overdue, score_slots
 from smartmig.types import Floats
 
 # A tape.

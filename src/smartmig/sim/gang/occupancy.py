@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from smartmig.jit import called_kernel, kernel
-from smartmig.policy.gang_view import CONSERVATIVE, JobArrays, State, World, count_whole, usage
+from smartmig.policy.gang_view import BRIEF_S, CONSERVATIVE, JobArrays, State, World, count_brief, usage
 from smartmig.policy.view import Records
 from smartmig.sim.gang.plan import mark_freed, shift
 from smartmig.sim.mig.heaps import delete_end, insert_end
@@ -161,9 +161,12 @@ def begin(world: World, jobs: JobArrays, state: State, job: int) -> None:
         node = state.part[part].node
         n_gpus = state.part[part].n_gpus
         slowest = min(slowest, world.node[node].speed)
+        count_brief(world, state, node, -1)
         hold(state, part, spec.limit_s)
+        state.node[node].n_lasting += spec.limit_s > BRIEF_S
         state.node[node].free -= n_gpus
         set_offer(world, state, 0, node, state.offer[0, node] - n_gpus)
+        count_brief(world, state, node, 1)
         if state.now[0].reserved >= 0:
             # A job that is gone by then costs the reservation nothing, but nobody can have its GPUs now.
             left = state.offer[1, node] - n_gpus if long else min(state.offer[1, node], state.offer[0, node])
@@ -178,7 +181,6 @@ def begin(world: World, jobs: JobArrays, state: State, job: int) -> None:
     state.now[0].n_ends += 1
     insert_release(state.release, state.now[0].n_running, state.job, job)
     state.now[0].n_running += 1
-    count_whole(jobs, state, job, 1)
     dequeue(jobs, state, job)
     if world.usage_half_life_s > 0.0:
         charge_user(world, state, spec.user, spec.n_gpus)
@@ -193,18 +195,20 @@ def stop(world: World, jobs: JobArrays, state: State, job: int) -> None:
     delete_end(state.end, state.now[0].n_ends, state.end[job].place)
     delete_release(state.release, state.now[0].n_running, state.job, job)
     state.now[0].n_running -= 1
-    count_whole(jobs, state, job, -1)
     part = state.job[job].first_part
     while part >= 0:
         node = state.part[part].node
         n_gpus = state.part[part].n_gpus
+        count_brief(world, state, node, -1)
         let_go(state, part)
+        state.node[node].n_lasting -= jobs.spec[job].limit_s > BRIEF_S
         state.node[node].free += n_gpus
         if state.node[node].n_away == 0:
             set_offer(world, state, 0, node, state.node[node].free)
-            if world.backfill == CONSERVATIVE:
-                shift(state, node, now_s, state.job[job].until_s, -n_gpus)
-                mark_freed(state, node)
+        count_brief(world, state, node, 1)
+        if state.node[node].n_away == 0 and world.backfill == CONSERVATIVE:
+            shift(state, node, now_s, state.job[job].until_s, -n_gpus)
+            mark_freed(state, node)
         row = state.now[0].n_stretches
         state.now[0].n_stretches += 1
         state.stretch[row].job = job

@@ -231,6 +231,7 @@ def fresh_state(world: World, jobs: JobArrays) -> State:
         step=np.zeros(n_steps, dtype=STEP),
         offer=offer,
         n_offering=n_offering,
+        n_brief=n_offering[0].copy(),
         room=room,
         offered=np.zeros(n_nodes, dtype=np.int64),
         take=np.zeros(n_nodes, dtype=np.int64),
