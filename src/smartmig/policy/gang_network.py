@@ -86,7 +86,7 @@ AT_KIND_OUT = AT_KIND_BIAS + N_HIDDEN_KIND
 # Room to compute in, behind the weights: what the cluster says to all slots, then one slot.
 ROOM = N_HIDDEN_CLUSTER + 2 * N_HIDDEN_SLOT + 1
 
-STARTS_SCORE, BARRED_SCORE = 2.0, -2.0
+STARTS_SCORE, BARRED_SCORE = 0.8, -0.8
 """Of a job the hand-made rule would start, before its order counts, and of one it bars; waiting scores 0."""
 
 
@@ -134,7 +134,7 @@ def rule_score(
             need = rule[at_need + group] * daily_swing(rule, now_s) - relief * days
             left = slot[IDLE_AFTER] + rule[AT_LENT] * seen[AT_SOON]
             if left < need:
-                return BARRED_SCORE - min(2.0, need - left)
+                return BARRED_SCORE - 0.3 * min(2.0, need - left)
     elif days * 24.0 < rule[AT_PATIENCE + group]:
         return BARRED_SCORE - 1.0
     return score

@@ -237,7 +237,8 @@ class GangTrainer:
         played = self._stretches(families)
         which = [at for at in range(training.families) for _ in range(training.siblings)]
         seeds = [self.iteration * 1000 + at + 1 for at in range(len(which))]
-        tape = Tape(RECORDS, RECORDS, training.kept_share, WARM_DAYS * DAY_S + min(one.submit_s[0] for one in families))
+        from_s = WARM_DAYS * DAY_S + min(one.submit_s[0] for one in families)
+        tape = Tape(RECORDS, RECORDS, training.kept_share, from_s, training.temperature)
         runs = played.play(which, self.net.vector(), seeds, tape)
         gains: tuple[list[Floats], list[Floats]] = ([], [])
         scores = []
@@ -280,7 +281,9 @@ class GangTrainer:
                     continue
                 order = torch.randperm(len(records), generator=self.torch_rng)
                 for batch in order.split(MINIBATCH):
-                    log_p, entropy = choice_log_probability(scores_of(records[batch]), records[batch])
+                    log_p, entropy = choice_log_probability(
+                        scores_of(records[batch]), records[batch], training.temperature
+                    )
                     log_ratio = log_p - records[batch, 3]
                     ratio = log_ratio.exp()
                     clipped = ratio.clamp(1 - training.clip, 1 + training.clip)

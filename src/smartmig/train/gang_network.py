@@ -74,10 +74,10 @@ class GangNet(nn.Module):
                 at += size
 
 
-def choice_log_probability(scores: Tensor, records: Tensor) -> tuple[Tensor, Tensor]:
+def choice_log_probability(scores: Tensor, records: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
     """Of the option that was drawn, and the mean entropy of the choices."""
     n_options = records[:, 2].long()
     closed = torch.arange(scores.shape[1])[None] >= n_options[:, None]
-    log_p = torch.log_softmax(scores.masked_fill(closed, -1e9), dim=1)
+    log_p = torch.log_softmax((scores / temperature).masked_fill(closed, -1e9), dim=1)
     entropy = -(log_p.exp() * log_p.clamp(min=-50)).sum(dim=1).mean()
     return log_p.gather(1, records[:, 1].long()[:, None])[:, 0], entropy

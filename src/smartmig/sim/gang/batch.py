@@ -67,6 +67,8 @@ class Tape:
     """of the decisions"""
     from_s: float
     """earlier ones are left out: the cluster was empty before the first job"""
+    temperature: float
+    """scores are divided by this before a draw: the lower, the rarer is anything but the best"""
 
 
 class Stretches:
@@ -92,7 +94,7 @@ class Stretches:
 
     def play(self, which: Sequence[int], weights: Floats, seeds: Sequence[int], tape: Tape) -> list[Played]:
         def one(at: int, seed: int) -> Played:
-            head = np.array([0.0, float(seed), 0.0, tape.share, tape.from_s])
+            head = np.array([0.0, float(seed), 0.0, tape.share, tape.from_s, tape.temperature])
             selection = np.concatenate(
                 [selector_knobs(weights, *self.guard), head, np.zeros(tape.slots * SLOT_RECORD + 1)]
             )

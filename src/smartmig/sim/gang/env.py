@@ -32,7 +32,7 @@ from smartmig.policy.allocation.learned import Learned as LearnedAllocation
 from smartmig.policy.gang_encoding import AT_JOBS, AT_OLDEST, AT_SLOTS, N_CLUSTER, N_SLOT, N_SLOTS, STARTS, encode
 from smartmig.policy.gang_files import HAND_MADE
 from smartmig.policy.gang_network import N_KIND
-from smartmig.policy.gang_view import JobArrays, State, World, can_start, next_waiting
+from smartmig.policy.gang_view import JobArrays, State, World, can_start
 from smartmig.policy.selection.learned import AT_SCORES, AT_SEEN, overdue
 from smartmig.policy.selection.learned import Learned as LearnedSelection
 from smartmig.policy.view import Kernel
@@ -279,15 +279,16 @@ class GangSchedule(ParallelEnv[str, dict[str, NDArray[Any]], int]):  # type: ign
         """To the next question, or the end."""
         while self._turn == NOTHING_TO_ASK and not self._done:
             self._state.now["reserved"] = -1
-            status = self._go_on(self._world, self._arrays, self._state, int(self._state.now["n_events"][0]) + 1)
+            n_events = int(self._state.now["n_events"][0])
+            status = self._go_on(self._world, self._arrays, self._state, n_events + 1)
             if status == STRETCHES_FULL:
                 more = np.zeros_like(self._state.stretch)
                 self._state = self._state._replace(stretch=np.concatenate([self._state.stretch, more]))
-            elif status == PAUSED:
-                self._ask()
             elif status == FINISHED:
                 self._done = True
-            elif next_waiting(self._state, 0) >= 0:
+            elif status == PAUSED or self._state.now["n_events"][0] > n_events:
+                self._ask()
+            else:
                 raise SimulationError("nothing runs, nothing comes, and the agents wait")
 
     def _reward(self) -> float:

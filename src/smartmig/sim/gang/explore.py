@@ -1,7 +1,7 @@
 """The two agents with draws in place of the best choice, and a tape of what they saw and drew: for training.
 
 A tape is one vector of numbers behind the agent's knobs: how many records it has, the seed, the draws so far, the share
-of decisions kept, then the records. Only the tape differs from what decides in use: scores come from the same code.
+of decisions kept, from when on, how freely to draw, then the records. Only the tape differs from what decides in use: scores come from the same code.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from smartmig.policy.selection.learned import AT_NETWORK, AT_SCORES, AT_SEEN, CL
 from smartmig.types import Floats
 
 # A tape.
-N_RECORDS, SEED, DRAWS, KEPT_SHARE, FROM_S = range(5)
-TAPE_HEAD = 5
+N_RECORDS, SEED, DRAWS, KEPT_SHARE, FROM_S, TEMPERATURE = range(6)
+TAPE_HEAD = 6
 
 MAX_SLOTS, MAX_KINDS = 28, 10
 """decisions with more options are not kept"""
@@ -44,22 +44,23 @@ AT_KIND_TAPE = AT_ALLOCATOR + N_ALLOCATOR + ALLOCATOR_ROOM
 @called_kernel
 def draw_from(scores: Floats, n: int, tape: Floats) -> tuple[int, float]:
     """One of `n` options by the softmax of their scores (CLOSED ones never), and its log-probability."""
+    cold = tape[TEMPERATURE]
     largest = scores[0]
     for at in range(n):
         largest = max(largest, scores[at])
     total = 0.0
     for at in range(n):
-        total += math.exp(scores[at] - largest)
+        total += math.exp((scores[at] - largest) / cold)
     left = draw_share(int(tape[SEED]), int(tape[DRAWS])) * total
     tape[DRAWS] += 1.0
     chosen = -1
     for at in range(n):
         if scores[at] > CLOSED:
             chosen = at
-            left -= math.exp(scores[at] - largest)
+            left -= math.exp((scores[at] - largest) / cold)
             if left < 0.0:
                 break
-    return chosen, scores[chosen] - largest - math.log(total)
+    return chosen, (scores[chosen] - largest) / cold - math.log(total)
 
 
 @kernel
@@ -92,7 +93,8 @@ def explore_select(world: World, jobs: JobArrays, state: State) -> int:
     n_records = int(tape[N_RECORDS])
     begin = TAPE_HEAD + n_records * SLOT_RECORD
     now_s = state.now[0].time_s
-    if n_open < MAX_SLOTS and keeps(tape, now_s, tape.size - begin - SLOT_RECORD):
+    can_wait = scores[N_SLOTS] > CLOSED
+    if can_wait and n_open < MAX_SLOTS and keeps(tape, now_s, tape.size - begin - SLOT_RECORD):
         tape[N_RECORDS] += 1.0
         tape[begin] = now_s
         tape[begin + 2] = n_open + 1
