@@ -68,13 +68,14 @@ LONGEST_S = 6.75 * DAY_S
 RECORDS = 6000
 
 
-def start() -> Floats:
-    """The rule the search begins with: an idle node is kept for short jobs, and small ones leave idle nodes whole."""
+def start(goal: str = "slowdown") -> Floats:
+    """The rule the search begins with: small jobs leave idle nodes whole, and, for the slowdown, one is kept for short
+    jobs."""
     return hand_made(
         need_small=(-0.5, 1.5, 1.5, 1.5),
-        need_large=(-0.5, -0.1, 0.5, 0.5),
+        need_large=(-0.5, -0.1, 0.5, 0.5) if goal == "slowdown" else (-0.5, -0.5, -0.5, -0.5),
         lent=0.2,
-        age=(0.1, 0.5, 4.0),
+        age=(0.3, 0.5, 4.0),
         relief=(0.05, 0.2),
     )
 
@@ -116,8 +117,8 @@ class Judge:
         unfair = max(0.0, float(np.log(_worst(wait_s) / self.worst_s)))
         starved = float((wait_s > LONGEST_S).sum())
         if self.goal == "wait":
-            return longer + 0.1 * max(slower, -0.5) + 0.3 * unfair + 0.02 * starved
-        return slower + 0.5 * longer + 4.0 * max(0.0, longer - self.slack) + 0.3 * unfair + 0.02 * starved
+            return longer + 0.1 * max(slower, -0.5) + 0.8 * unfair + 0.02 * starved
+        return slower + 0.5 * longer + 4.0 * max(0.0, longer - self.slack) + 0.8 * unfair + 0.02 * starved
 
     def rate(self) -> Floats:
         """(n,) what a second of each job's waiting costs, over what all cost per job under shortest-request-first."""
@@ -172,12 +173,12 @@ class GangTrainer:
         self.torch_rng = torch.Generator().manual_seed(training.seed)
         self.net = GangNet(training.seed)
         self.optimiser = torch.optim.Adam([p for p in self.net.parameters() if p.requires_grad], training.learning_rate)
-        self.mean, self.spread = start()[:N_RULE], first_spread()
+        self.mean, self.spread = start(training.goal)[:N_RULE], first_spread()
         self.iteration = 0
         self.best_score = np.inf
-        self.best = self.smooth = start()
+        self.best = self.smooth = start(training.goal)
         self.curve: list[dict[str, float]] = []
-        self._validate(start())
+        self._validate(self.best)
 
     @property
     def total(self) -> int:

@@ -103,13 +103,13 @@ class GangTraining:
 
     goal: str = "slowdown"
     """what to make small: slowdown (mean bounded slowdown, waiting kept in check) or wait (mean waiting)"""
-    generations: int = 24
+    generations: int = 12
     """rounds of the search"""
-    candidates: int = 16
+    candidates: int = 12
     """rules tried in each"""
-    elite: int = 5
+    elite: int = 4
     """of these, the best shape the next round"""
-    updates: int = 24
+    updates: int = 20
     """PPO updates after the search"""
     families: int = 4
     """stretches of the trace played per update"""

@@ -1,7 +1,8 @@
 """The two agents with draws in place of the best choice, and a tape of what they saw and drew: for training.
 
 A tape is one vector of numbers behind the agent's knobs: how many records it has, the seed, the draws so far, the share
-of decisions kept, from when on, how freely to draw, then the records. Only the tape differs from what decides in use: scores come from the same code.
+of decisions kept, from when on, how freely to draw, then the records. Only the tape differs from what decides in use:
+scores come from the same code.
 """
 
 from __future__ import annotations
