@@ -36,9 +36,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     n = 900
     submit_s = np.sort(rng.uniform(0, 8 * 86_400, n))
     run_s = np.where(rng.random(n) < 0.9, rng.uniform(20, 900, n), rng.uniform(7200, 30_000, n))
+    limit_s = np.where(run_s < 900, 3600, 90_000)
     rows = [
-        f"{at},{submit_s[at]:.0f},{run_s[at]:.0f},{rng.choice([1, 2, 4])},{3600 if run_s[at] < 900 else 90_000},u{at % 5}"
-        for at in range(n)
+        f"{at},{submit_s[at]:.0f},{run_s[at]:.0f},{rng.choice([1, 2, 4])},{limit_s[at]},u{at % 5}" for at in range(n)
     ]
     (place / "jobs.csv").write_text("\n".join(["job_id,submit_s,run_s,n_gpus,limit_s,user", *rows]) + "\n")
     done = smartmig(place, "train", "gang", "-o", "mine.npz", *SMALL, "--json")

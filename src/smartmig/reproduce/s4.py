@@ -6,7 +6,7 @@ The published trace is not public. Helios Venus, a Slurm cluster of its size, st
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from smartmig.compare import Progress
 from smartmig.errors import InputError
 from smartmig.gang_compare import compare_gangs
 from smartmig.gang_scenario import GangPolicySpec, GangScenario
+from smartmig.hardware.nodes import parse_nodes
+from smartmig.metrics.gang import busy_windows, saturated, saturated_utilisation, summarise, utilisation
 from smartmig.metrics.statistics import Estimate, estimate, relative_change
 from smartmig.report.gang_fairness import fairness_json, fairness_rows, fairness_table
 from smartmig.report.gang_page import gang_page
@@ -29,6 +31,7 @@ from smartmig.report.gang_tables import (
 )
 from smartmig.report.page import Section
 from smartmig.report.tables import estimate_json
+from smartmig.sim.gang.run import simulate
 from smartmig.sim.gang.world import Backfill
 from smartmig.types import Floats
 from smartmig.workload.gang.filter import GangFilter
@@ -163,10 +166,7 @@ def reproduce_gangs(
     found = find_traces(trace, folder)
     seeds = tuple(range(first_seed, first_seed + n_seeds))
     venus = VENUS.scenario(found[VENUS.pattern])
-    giant = GangScenario(venus.trace, venus.format, venus.knobs, venus.chosen, venus.requests, "1x240")
-    ceiling = compare_gangs(
-        giant, (GangPolicySpec("fcfs", "best-fit", Backfill.easy),), seeds, progress, all_utilisations=True
-    )
+    ceiling = giant_node(venus, seeds)
     parts = [compare_gangs(venus, VENUS.policies, seeds, progress, all_utilisations=True, drawn=True)]
     missing = []
     for part in OTHERS:
@@ -176,6 +176,24 @@ def reproduce_gangs(
         else:
             missing.append(f"{part.title}: no file {part.pattern}")
     return GangResult(tuple(parts), ceiling, tuple(missing))
+
+
+def giant_node(scenario: GangScenario, seeds: tuple[int, ...]) -> GangComparison:
+    """FCFS with EASY on one node with all the GPUs, in the same busy windows as everyone."""
+    cluster = scenario.cluster()
+    giant = parse_nodes(f"1x{cluster.n_gpus}")
+    policy = GangPolicySpec("fcfs", "best-fit", Backfill.easy)
+    found = []
+    for seed in seeds:
+        jobs = scenario.jobs(seed)
+        run = simulate(jobs, giant, policy.policy())
+        windows = busy_windows(jobs, simulate(jobs, cluster, GangPolicySpec().policy()))
+        full = saturated_utilisation(simulate(saturated(jobs), giant, policy.policy()), giant)
+        costs = summarise(jobs, run, giant)
+        found.append(
+            replace(costs, busy_gpu_utilisation=utilisation(run, giant, windows), saturated_gpu_utilisation=full)
+        )
+    return GangComparison(f"{scenario.trace.name} on one node", seeds, ((policy.title, tuple(found)),))
 
 
 def places(comparison: GangComparison, policies: Sequence[GangPolicySpec]) -> list[int]:
