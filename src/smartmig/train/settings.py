@@ -103,7 +103,7 @@ class GangTraining:
 
     goal: str = "slowdown"
     """what to make small: slowdown (mean bounded slowdown, waiting kept in check) or wait (mean waiting)"""
-    generations: int = 12
+    generations: int = 10
     """rounds of the search"""
     candidates: int = 12
     """rules tried in each"""
