@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from smartmig.errors import InputError
+from smartmig.errors import InputError, UnknownName
 from smartmig.scenario import RuleSpec
 
 
@@ -65,9 +65,25 @@ def rule_spec(text: str, where: str) -> RuleSpec:
 PolicyFile = Annotated[
     Path | None,
     typer.Option(
-        help="Trained policy for `mean-field` (gang: `learned`), in place of the shipped one.", dir_okay=False
+        help="Trained policy for `mean-field`, `--policy joint` or (gang) `learned`, in place of the shipped one.",
+        dir_okay=False,
     ),
 ]
+
+PAIRS: dict[str, tuple[RuleSpec, RuleSpec]] = {
+    "joint": ({"id": "learned", "policy_file": "joint"}, {"id": "mean-field", "policy_file": "joint"}),
+}
+"""Placing and cutting that were trained together, by the name that `--policy` takes."""
+
+
+def pair_of(policy: str, where: str, policy_file: Path | None) -> tuple[RuleSpec, RuleSpec]:
+    """Placement and repartition rule of a pair, with a trained policy of one's own where there is one."""
+    if policy not in PAIRS:
+        raise UnknownName("policy", policy, list(PAIRS), where)
+    if policy_file is None:
+        return PAIRS[policy]
+    own = {"policy_file": str(policy_file)}
+    return {"id": "learned", **own}, {"id": "mean-field", **own}
 
 
 def with_policy_file(spec: RuleSpec, policy_file: Path | None) -> RuleSpec:

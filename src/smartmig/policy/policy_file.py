@@ -23,21 +23,27 @@ from smartmig.policy.gang_network import n_gang_weights
 from smartmig.policy.network import n_weights
 from smartmig.policy.prices import n_price_weights
 from smartmig.policy.run_times import N_TABLES
+from smartmig.policy.view import World
 from smartmig.types import Floats
 
 MEAN_FIELD = "mean-field"
 PRICES = "prices"
+JOINT = "joint"
+"""cuts and prices trained together: the weights of both, one after the other; serves wherever one of them is wanted"""
 GANG = "gang"
+"""the two agents of a whole-GPU cluster"""
 RUN_TIMES = "run-times"
 N_WEIGHTS = {
     MEAN_FIELD: n_weights(),
     PRICES: n_price_weights(),
+    JOINT: n_weights() + n_price_weights(),
     GANG: n_gang_weights(),
     RUN_TIMES: N_TABLES * gang_encoding.N_CELLS,
 }
-VERSIONS = dict.fromkeys((MEAN_FIELD, PRICES), encoding.VERSION) | dict.fromkeys(
-    (GANG, RUN_TIMES), gang_encoding.VERSION
-)
+PART = {MEAN_FIELD: slice(0, n_weights()), PRICES: slice(n_weights(), n_weights() + n_price_weights())}
+"""of a joint policy's weights"""
+VERSIONS = dict.fromkeys((MEAN_FIELD, PRICES, JOINT), encoding.VERSION)
+VERSIONS |= dict.fromkeys((GANG, RUN_TIMES), gang_encoding.VERSION)
 """the encoding each kind reads"""
 
 
@@ -94,18 +100,25 @@ def read_policy(path: Path, kind: str = MEAN_FIELD) -> PolicyFile:
     if not isinstance(raw, dict) or not {"kind", "encoding", "gpus"} <= set(raw) or not set(raw) <= known:
         raise InputError(f"{path}: not a policy file: its description lacks 'kind', 'encoding' or 'gpus'")
     about = About(**{**raw, "gpus": tuple(raw["gpus"])})
-    if about.kind != kind:
+    if about.kind != kind and not (about.kind == JOINT and kind in PART):
         raise InputError(f"{path}: holds a '{about.kind}' policy, needed is '{kind}'")
     if about.encoding != VERSIONS[kind]:
         raise InputError(
             f"{path}: was trained with encoding {about.encoding}, this version reads encoding {VERSIONS[kind]}; "
             f"train it anew with: {about.command}"
         )
-    needed = N_WEIGHTS[kind]
+    needed = N_WEIGHTS[about.kind]
     if weights.shape != (needed,) or not np.isfinite(weights).all():
         raise InputError(f"{path}: damaged: {weights.size} weights where {needed} finite ones are needed")
-    return PolicyFile(about, weights)
+    return PolicyFile(about, weights[PART[kind]] if about.kind == JOINT and kind != JOINT else weights)
 
 
 SHIPPED = Path(__file__).parent / "trained"
 """Policies that come with the package."""
+
+
+def shipped_joint(world: World) -> Path:
+    """The pair for a mode, or for a cluster of several GPU models."""
+    if world.card.shape[0] > 1 and not world.drain:
+        return SHIPPED / "joint-mixed.npz"
+    return SHIPPED / ("joint-drain.npz" if world.drain else "joint-paper.npz")

@@ -131,4 +131,4 @@ def test_advantage__is_nothing_between_equal_siblings() -> None:
     rule = SliceCount(base=0.5, hysteresis=1.0)
     played = days.play([0, 0, 0], teacher=rule)
     cost = played.cost[:, 0] + played.cost[:, 1]
-    np.testing.assert_allclose(advantage(played, cost, 3, 3600.0), 0, atol=1e-6)
+    np.testing.assert_allclose(advantage(cost, played.time_s, played.day, 3, 3600.0), 0, atol=1e-6)
