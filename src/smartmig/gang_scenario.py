@@ -10,6 +10,7 @@ from typing import Any
 from smartmig.hardware.nodes import NodeCluster, parse_nodes, read_outages
 from smartmig.registry import REQUESTS, load
 from smartmig.scenario import RuleSpec, allocation_rule, rule_id, selection_rule
+from smartmig.sim.gang.run import check_backfill
 from smartmig.sim.gang.world import Backfill, GangPolicy
 from smartmig.types import GangJobs
 from smartmig.workload.gang.filter import GangFilter
@@ -32,7 +33,10 @@ class GangPolicySpec:
         return f"{_shown(self.selection)}, {_shown(self.allocation)}, {backfill}"
 
     def policy(self, where: str = "") -> GangPolicy:
-        return GangPolicy(selection_rule(self.selection, where), allocation_rule(self.allocation, where), self.backfill)
+        rules = selection_rule(self.selection, where), allocation_rule(self.allocation, where)
+        policy = GangPolicy(*rules, self.backfill)
+        check_backfill(policy)
+        return policy
 
 
 def _shown(rule: RuleSpec) -> str:

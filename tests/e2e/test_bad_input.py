@@ -59,7 +59,7 @@ FILES: dict[str, bytes] = {
 }
 
 
-STARTED = ("compiling", "days", "jobs", "2 of 2 rows", "  assumed")
+STARTED = ("reading the trace, ", "compiling", "days", "jobs", "2 of 2 rows", "  assumed")
 """How lines begin that tell of work under way."""
 
 
@@ -186,7 +186,8 @@ SENTENCES = [
     Bad("simulate --trace gangs.csv", "--trace belongs to --world gang, and this is --world mig"),
     Bad("compare --selection sjf", "--selection belongs to --world gang, and this is --world mig"),
     Bad(f"{GANG} --placement largest-first", "--placement belongs to --world mig, and this is --world gang"),
-    Bad("compare --world gang --trace gangs.csv --report page.html", "--report belongs to --world mig"),
+    Bad("compare --world gang --trace gangs.csv --multiplier 2", "--multiplier belongs to --world mig"),
+    Bad(f"{GANG} --policy-file good.csv", "--policy-file: no rule given is `learned`, so nothing would read it"),
     Bad("simulate --world gang --trace gone.csv", r"gone\.csv: no such file"),
     Bad("simulate --world gang --trace good.csv", r"good\.csv:1: the header fits no trace format"),
     Bad(f"{GANG} --selection fcsf", "no selection 'fcsf'. Did you mean 'fcfs'"),

@@ -109,6 +109,12 @@ def refuse_other_world(ctx: typer.Context, world: WorldChoice, shared: Collectio
             raise InputError(f"{parameter.opts[0]} belongs to --world {other.value}, and this is --world {world.value}")
 
 
+def refuse_unread(policy_file: Path | None, rules: Sequence[str]) -> None:
+    """A policy file that no rule reads would be without effect: say so."""
+    if policy_file is not None and not any(rule.split(":")[0] == "learned" for rule in rules):
+        raise InputError("--policy-file: no rule given is `learned`, so nothing would read it")
+
+
 def policy_spec(selection: str, allocation: str, backfill: Backfill, policy_file: Path | None) -> GangPolicySpec:
     """From the flags; `learned` rules take the policy file."""
     return GangPolicySpec(
@@ -131,6 +137,7 @@ def simulate(
 ) -> None:
     """One trace, one cluster, one policy."""
     scenario = flags.scenario()
+    refuse_unread(policy_file, (selection, allocation))
     spec = policy_spec(selection, allocation, backfill, policy_file)
     policy, cluster = spec.policy(), scenario.cluster()
     if report is not None:
@@ -177,6 +184,7 @@ def compare(
     scenario = flags.scenario()
     if report is not None:
         prepare_place(report)
+    refuse_unread(policy_file, (*selections, *allocations))
     policies = tuple(
         policy_spec(selection, allocation, backfill, policy_file)
         for backfill in backfills or (Backfill.none, Backfill.easy)
