@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from smartmig.compare import Progress, gather, n_workers, worker_pool
@@ -64,15 +65,18 @@ def compare_gangs(
     seeds: tuple[int, ...],
     progress: Progress,
     n_processes: int | None = None,
-    all_utilisations: bool = False,
+    all_utilisations: bool | Collection[GangPolicySpec] = False,
     drawn: bool = False,
 ) -> GangComparison:
-    """All policies on all seeds; the first policy is the baseline. `drawn`: keep what a report draws of one seed."""
+    """All policies on all seeds; the first policy is the baseline.
+
+    `all_utilisations`: for all policies, for none, or for some; `drawn`: keep what a report draws of one seed.
+    """
     titles = [policy.title for policy in policies]
     if len(set(titles)) < len(titles):
         raise InputError(f"two policies are the same: {next(t for t in titles if titles.count(t) > 1)}")
     shards = [
-        GangShard(scenario, policy, seed, all_utilisations, drawn and seed == seeds[0])
+        GangShard(scenario, policy, seed, _is_measured(policy, all_utilisations), drawn and seed == seeds[0])
         for seed in seeds
         for policy in policies
     ]
@@ -92,3 +96,7 @@ def compare_gangs(
     runs = tuple((title, tuple(costs for costs, _ in found[at::n])) for at, title in enumerate(titles))
     series = tuple(one for _, one in found[:n] if one is not None)
     return GangComparison(scenario.title, seeds, runs, scenario.notes(scenario.jobs(seeds[0])), series)
+
+
+def _is_measured(policy: GangPolicySpec, which: bool | Collection[GangPolicySpec]) -> bool:
+    return which if isinstance(which, bool) else policy in which

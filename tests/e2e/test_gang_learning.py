@@ -79,7 +79,8 @@ def test_learned__runs_ones_own_agents_with_fairness_and_a_page(folder: Path) ->
     assert fair["worst_user_wait_s"]["mean"] >= fair["median_user_wait_s"]["mean"]
     assert fair["longest_wait_s"]["mean"] >= fair["worst_wait_s"]["mean"] > 0
     text = (folder / "page.html").read_text(encoding="utf-8")
-    for heading in ("Waiting over time", "Utilisation by partition", "Slowdown by job size", "Who waits"):
+    assert set(fair["wait_by_user_s"]) == {f"u{number}" for number in range(5)}
+    for heading in ("Waiting over time", "Utilisation by partition", "Slowdown by job size", "Waiting by user"):
         assert heading in text
     # By name, file and flag: the same agents, strict or with EASY.
     one = smartmig(folder, "simulate", *flags, "--selection", "learned:policy_file=mine.npz", "--json")

@@ -18,6 +18,7 @@ NOTE = (
     "Waiting in hours, means over seeds. Worst 1 %: mean of the jobs that waited longest. Users: mean waits, of the "
     "middle one of the worst. Jain's index of mean slowdowns: 1 = all sizes (users) are slowed down alike."
 )
+USERS_SHOWN = 12
 SAFETY = (
     ("worst 1 %", "worst_wait_s", 1 / HOUR_S, 1),
     ("longest", "longest_wait_s", 1 / HOUR_S, 1),
@@ -42,6 +43,22 @@ def user_waits(runs: tuple[GangCosts, ...]) -> tuple[Floats, Floats] | None:
         return None
     waits = [np.array(list(costs.wait_by_user_s.values())) for costs in runs]
     return np.array([np.median(w) for w in waits]), np.array([w.max() for w in waits])
+
+
+def wait_by_user(runs: tuple[GangCosts, ...]) -> dict[str, float]:
+    """Each user's mean wait, over seeds, the longest first."""
+    users = runs[0].wait_by_user_s
+    means = {user: float(np.mean([costs.wait_by_user_s[user] for costs in runs])) for user in users}
+    return dict(sorted(means.items(), key=lambda pair: -pair[1]))
+
+
+def user_rows(comparison: GangComparison) -> list[list[str]]:
+    """Users who wait longest under the first policy, and how long under each; empty where jobs have no users."""
+    waits = [wait_by_user(runs) for _, runs in comparison.policies]
+    if not waits[0]:
+        return []
+    rows = [["user", *(name for name, _ in comparison.policies)]]
+    return rows + [[user, *(f"{one[user] / HOUR_S:.2f}" for one in waits)] for user in list(waits[0])[:USERS_SHOWN]]
 
 
 def fairness_rows(comparison: GangComparison) -> list[list[str]]:
@@ -87,6 +104,7 @@ def fairness_json(comparison: GangComparison) -> list[dict[str, Any]]:
             entry[field] = estimate_json(estimate(comparison.values(at, field)))
         if (waits := user_waits(runs)) is not None:
             entry["median_user_wait_s"], entry["worst_user_wait_s"] = (estimate_json(estimate(w)) for w in waits)
+            entry["wait_by_user_s"] = wait_by_user(runs)
             entry["user_fairness"] = estimate_json(estimate(comparison.values(at, "user_fairness")))
         answer.append(entry)
     return answer

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from smartmig.metrics.statistics import estimate
 from smartmig.report.gang_fairness import NOTE as FAIRNESS_NOTE
-from smartmig.report.gang_fairness import by_size, fairness_rows, size_names
+from smartmig.report.gang_fairness import by_size, fairness_rows, size_names, user_rows
 from smartmig.report.gang_tables import NOTE, GangComparison, comparison_rows
 from smartmig.report.page import Section, write_page
 from smartmig.report.theme import colour, dash
@@ -30,6 +30,9 @@ def gang_page(path: Path, comparison: GangComparison, more: Sequence[Section] = 
         sections.append(_busy(comparison))
     sections.append(_by_size(comparison))
     sections.append(Section("Who waits", FAIRNESS_NOTE, None, fairness_rows(comparison)))
+    if users := user_rows(comparison):
+        text = f"Mean wait in hours of the users who wait longest under {comparison.policies[0][0]}."
+        sections.append(Section("Waiting by user", text, None, users))
     write_page(path, comparison.title, intro, sections)
 
 
