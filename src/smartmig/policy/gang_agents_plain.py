@@ -156,9 +156,9 @@ def plain_select(view: PlainGang, weights: Floats, guard: tuple[float, float], p
         if view.reserved is not None and not starts:
             continue
         cell = slot % N_CELLS
-        large = bool(view.jobs.n_gpus[job] >= widest(view))
+        nodes = per_30(view, int(view.jobs.n_gpus[job]) // widest(view))
         plain_rule = rule_score.py_func  # type: ignore[attr-defined]
-        score = plain_rule(w["rule"], cell // N_SIZES, cell % N_SIZES, large, starts, view.now_s, cluster, numbers)
+        score = plain_rule(w["rule"], cell // N_SIZES, cell % N_SIZES, nodes, starts, view.now_s, cluster, numbers)
         score += dot(layer(said, numbers, w["slot"]), w["slot_out"])
         if score > best:
             best, chosen = score, job

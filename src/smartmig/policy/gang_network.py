@@ -86,6 +86,8 @@ AT_KIND_OUT = AT_KIND_BIAS + N_HIDDEN_KIND
 # Room to compute in, behind the weights: what the cluster says to all slots, then one slot.
 ROOM = N_HIDDEN_CLUSTER + 2 * N_HIDDEN_SLOT + 1
 
+MOST_BARRED = 2.0
+"""nodes, of 30"""
 STARTS_SCORE, BARRED_SCORE = 0.8, -0.8
 """Of a job the hand-made rule would start, before its order counts, and of one it bars; waiting scores 0."""
 
@@ -119,16 +121,21 @@ def daily_swing(rule: Floats, now_s: float) -> float:
 
 @called_kernel
 def rule_score(
-    rule: Floats, request: int, size: int, large: bool, starts: bool, now_s: float, seen: Floats, slot: Floats
+    rule: Floats, request: int, size: int, nodes: float, starts: bool, now_s: float, seen: Floats, slot: Floats
 ) -> float:
-    """What the hand-made rule thinks of taking the job: above 0 better than to wait, below 0 worse."""
+    """What the hand-made rule thinks of taking the job: above 0 better than to wait, below 0 worse.
+
+    `nodes`: how many whole nodes (of 30) it needs, 0 for less than one. Who needs many is never barred: room beside a
+    job that fills the cluster would take days to come by.
+    """
+    large = nodes > 0.0
     days = slot[DAYS]
     group = GROUP_OF[request]
     order = rule[AT_ORDER] * request + rule[AT_ORDER + 1 + size]
     aged = rule[AT_AGE] * days + rule[AT_AGE + 1] * max(0.0, days - rule[AT_AGE + 2])
     score = STARTS_SCORE + 2.0 * math.exp(0.25 * min(0.0, aged - order)) + 0.5 * max(0.0, aged - order)
     if starts:
-        if slot[BREAKS] > 0.0:
+        if slot[BREAKS] > 0.0 and nodes <= MOST_BARRED:
             at_need = AT_NEED_LARGE if large else AT_NEED_SMALL
             relief = rule[AT_RELIEF] if large else rule[AT_RELIEF + 1]
             need = rule[at_need + group] * daily_swing(rule, now_s) - relief * days

@@ -23,6 +23,7 @@ from smartmig.policy.gang_encoding import (
     N_SIZES,
     N_SLOT,
     N_SLOTS,
+    REFERENCE_NODES,
     STARTS,
     cells,
     encode,
@@ -88,11 +89,11 @@ def score_slots(world: World, jobs: JobArrays, state: State, seen: Floats, score
         if job < 0 or (reserved and seen[begin + STARTS] == 0.0):
             continue
         cell = slot % N_CELLS
-        large = jobs.spec[job].n_gpus >= widest
+        nodes = jobs.spec[job].n_gpus // widest * REFERENCE_NODES / world.node.size
         starts = seen[begin + STARTS] > 0.0
         now_s = state.now[0].time_s
         numbers = seen[begin : begin + N_SLOT]
-        score = rule_score(network[:N_RULE], cell // N_SIZES, cell % N_SIZES, large, starts, now_s, seen, numbers)
+        score = rule_score(network[:N_RULE], cell // N_SIZES, cell % N_SIZES, nodes, starts, now_s, seen, numbers)
         scores[slot] = score + (slot_adds(network, seen, slot) if adds else 0.0)
 
 
