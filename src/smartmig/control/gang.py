@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from smartmig.control.gang_rows import Classes, JobTable, admitted, classify
+from smartmig.control.gang_rows import Classes, GangTable, classify
 from smartmig.control.memory import EVERYBODY, Memory, Promise, charged, counted_sizes
+from smartmig.control.rows import admitted
 from smartmig.errors import InputError
 from smartmig.jit import kernel
 from smartmig.policy.gang_view import CONSERVATIVE, USER, JobArrays, State, World
@@ -109,7 +110,7 @@ class GangDecider:
             raise InputError(f"{type(policy.selection).__name__} looks at true run times, which no cluster knows")
         self.policy = policy
         self.engine = compiled(policy)
-        self.table = JobTable()
+        self.table = GangTable()
         self._classes: dict[Any, Classes] = {}
         self._unknown: dict[tuple[str, int], JobRequest] = {}
 
@@ -134,7 +135,7 @@ class GangDecider:
         if not nodes:
             return None, memory
         holders = self._holders(state, nodes)
-        requests = [holder.request for holder in holders] + admitted(state)
+        requests = [holder.request for holder in holders] + admitted(state, whole=True)
         rows = self.table.rows(requests)
         columns = self.table.columns[rows]
         classes = self._classes_of(state, nodes, columns["wish"])

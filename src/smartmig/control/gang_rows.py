@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from smartmig.control.rows import JobTable
 from smartmig.errors import InputError
 from smartmig.hardware.nodes import Node, NodeCluster
 from smartmig.policy.gang_view import World
 from smartmig.sim.gang.world import MAX_MODELS, GangPolicy, build_world
-from smartmig.types import ClusterState, Ints, JobRequest, NodeInfo
+from smartmig.types import Ints, JobRequest, NodeInfo
 
 COLUMNS = np.dtype(
     [(name, np.float64) for name in ("submit_s", "limit_s", "predicted_s")]
@@ -20,38 +20,19 @@ COLUMNS = np.dtype(
 )
 
 
-class JobTable:
-    """Requests as rows, found again by identity: a queue of thousands costs a lookup each, not a conversion."""
+class GangTable(JobTable):
+    """Whole-GPU requests; users and wishes (GPU models, node lists) are numbered as they come."""
 
     def __init__(self) -> None:
-        self.requests: list[JobRequest] = []
-        self.row_of: dict[int, int] = {}
-        self.columns = np.zeros(64, dtype=COLUMNS)
+        super().__init__(COLUMNS)
         self.users: dict[str, int] = {}
         self.wishes: dict[tuple[str, tuple[str, ...]], int] = {}
 
-    def rows(self, requests: Sequence[JobRequest]) -> Ints:
-        """(n,) row of each request."""
-        try:
-            return np.fromiter(map(self.row_of.__getitem__, map(id, requests)), np.int64, len(requests))
-        except KeyError:
-            if len(self.requests) > 4 * len(requests) + 4096:
-                self.__init__()  # type: ignore[misc]
-            for request in requests:
-                if id(request) not in self.row_of:
-                    self._add(request)
-        return np.fromiter(map(self.row_of.__getitem__, map(id, requests)), np.int64, len(requests))
-
-    def _add(self, request: JobRequest) -> None:
-        row = len(self.requests)
-        self.requests.append(request)  # keeps it alive, so that its id stays its own
-        self.row_of[id(request)] = row
-        if row == self.columns.size:
-            self.columns = np.concatenate([self.columns, np.zeros_like(self.columns)])
+    def row(self, request: JobRequest) -> tuple[Any, ...]:
         guess = request.limit_s if math.isnan(request.predicted_s) else request.predicted_s
         user = self.users.setdefault(request.user, len(self.users))
         wish = self.wishes.setdefault((request.gpu_model.lower(), request.nodes), len(self.wishes))
-        self.columns[row] = (request.key.submit_s, request.limit_s, guess, request.n_gpus, user, wish)
+        return request.key.submit_s, request.limit_s, guess, request.n_gpus, user, wish
 
 
 class Classes(NamedTuple):
@@ -65,28 +46,6 @@ class Classes(NamedTuple):
     sizes: Ints  # (3, n_classes) GPUs together, most and fewest of one node
     masks: dict[int, int]
     """wish -> classes (bits) that grant it"""
-
-
-def admitted(state: ClusterState) -> list[JobRequest]:
-    """Queued whole-GPU jobs; where there are limits, only as many of a user or group as may run at once."""
-    queued = [request for request in state.queued if request.n_gpus > 0]
-    if not state.limits:
-        return queued
-    left = {(limit.user, limit.group): limit.max_gpus for limit in state.limits}
-
-    def count(request: JobRequest) -> bool:
-        mine = [at for at in left if at in ((request.user, ""), ("", request.group), (request.user, request.group))]
-        if any(left[at] < request.n_gpus for at in mine):
-            return False
-        for at in mine:
-            left[at] -= request.n_gpus
-        return True
-
-    for job in state.running:
-        for at in ((job.request.user, ""), ("", job.request.group), (job.request.user, job.request.group)):
-            if at in left:
-                left[at] -= job.request.n_gpus
-    return [request for request in queued if count(request)]
 
 
 def classify(

@@ -8,14 +8,14 @@ the time of day see the right one, and sums of times keep their precision.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from smartmig.policy.encoding import JOB_RATE_S, WORK_RATE_S
-from smartmig.types import ClusterState, JobKey, Layout
+from smartmig.types import ClusterState, JobKey, JobRequest, Layout
 
 DAY_S = 86_400.0
 
@@ -90,13 +90,26 @@ def charged(memory: Memory, state: ClusterState, half_life_s: float) -> Memory:
         request = state.running[at].request
         held[request.key] = (request.user, request.n_gpus)
         changes.append((start_s - memory.origin_s, request.user, request.n_gpus))
-    # Ends that we see now may have come before starts that we see now; a user's own changes stay in order of time.
-    for time_s, user, n_gpus in sorted(changes, key=lambda change: change[0]):
+    _charge(users, sorted(changes, key=lambda change: change[0]), half_life_s)
+    return replace(memory, users=users, held=held)
+
+
+def started(memory: Memory, state: ClusterState, keys: Collection[JobKey], half_life_s: float) -> Memory:
+    """Jobs that have just been started count from now on, even if they end before anyone looks again."""
+    requests = [request for request in state.queued if request.key in keys]
+    users, held = dict(memory.users), dict(memory.held)
+    held |= {request.key: (request.user, request.n_gpus) for request in requests}
+    now_s = state.time_s - memory.origin_s
+    _charge(users, [(now_s, request.user, request.n_gpus) for request in requests], half_life_s)
+    return replace(memory, users=users, held=held)
+
+
+def _charge(users: dict[str, Use], changes: Iterable[tuple[float, str, int]], half_life_s: float) -> None:
+    for time_s, user, n_gpus in changes:
         for name in (user, EVERYBODY):
             use = users[name]
             at_s = max(time_s, use.since_s)
             users[name] = Use(use.n_gpus + n_gpus, used(use, at_s, half_life_s), at_s)
-    return replace(memory, users=users, held=held)
 
 
 def used(use: Use, now_s: float, half_life_s: float) -> float:
@@ -134,7 +147,7 @@ def counted_flow(memory: Memory, state: ClusterState) -> Memory:
     return replace(memory, flow=(jobs, work, since_s))
 
 
-def newcomers(memory: Memory, state: ClusterState) -> list:
+def newcomers(memory: Memory, state: ClusterState) -> list[JobRequest]:
     """Requests that were not there last time, by submission."""
     present = (*state.queued, *(job.request for job in state.running))
     return sorted((one for one in present if one.key not in memory.seen), key=lambda one: one.key.submit_s)

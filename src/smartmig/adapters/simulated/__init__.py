@@ -12,12 +12,32 @@ import time
 from dataclasses import dataclass
 
 from smartmig.adapters.simulated.cluster import Arrival, Edge, SimulatedCluster
-from smartmig.adapters.simulated.feed import feed, gang_arrivals, mig_nodes, whole_nodes
+from smartmig.adapters.simulated.feed import feed, gang_arrivals, mig_arrivals, mig_nodes, whole_nodes
 from smartmig.errors import InputError
 from smartmig.ports import Connection
 from smartmig.types import ClusterState, Outcome, Plan
 
-__all__ = ["Arrival", "Edge", "SimulatedCluster", "Simulated", "connect", "gang_arrivals", "mig_nodes", "whole_nodes"]
+__all__ = [
+    "Arrival",
+    "Edge",
+    "Simulated",
+    "SimulatedCluster",
+    "connect",
+    "gang_arrivals",
+    "mig_arrivals",
+    "mig_nodes",
+    "whole_nodes",
+]
+    "Arrival",
+    "Edge",
+    "Simulated",
+    "SimulatedCluster",
+    "connect",
+    "gang_arrivals",
+    "mig_arrivals",
+    "mig_nodes",
+    "whole_nodes",
+]
 
 NO_SPEED_LIMIT = 0.0
 
@@ -97,8 +117,7 @@ class SimulatedSource:
             if shared.speedup == NO_SPEED_LIMIT:
                 if next_s == math.inf:
                     return False
-                happened = shared.cluster.advance_to(next_s) > 0
-                return happened
+                return shared.cluster.advance_to(next_s) > 0
         pause_s = max(0.0, (next_s - now_s) / shared.speedup) if next_s < math.inf else 3600.0
         shared.changed.wait(pause_s)
         shared.changed.clear()

@@ -90,7 +90,11 @@ class SimulatedCluster:
     """Not thread-safe: its owner holds a lock."""
 
     def __init__(
-        self, nodes: tuple[NodeInfo, ...], arrivals: Iterator[Arrival], edges: tuple[Edge, ...] = (), start_s: float = 0.0
+        self,
+        nodes: tuple[NodeInfo, ...],
+        arrivals: Iterator[Arrival],
+        edges: tuple[Edge, ...] = (),
+        start_s: float = 0.0,
     ) -> None:
         self.time_s = start_s
         self.own_scheduling = True

@@ -74,14 +74,14 @@ def gang_arrivals(jobs: GangJobs, from_s: float = 0.0, prefix: str = "") -> Iter
 
 
 def made_up_gangs(n_gpus: int, widest: int, load: float, seed: int) -> GangJobs:
-    """A day of whole-GPU jobs that keeps about `0.7 load` of the GPUs busy; what one sees on real clusters (docs/gang.md):
-    most jobs small and short, most of the work in few long ones, requests above run times."""
+    """A day of whole-GPU jobs that keeps about `0.7 load` of the GPUs busy: most jobs small and short, most of the work
+    in few long ones, requests above run times."""
     rng = np.random.Generator(np.random.PCG64(seed))
     sizes = np.array([size for size in (1, 2, 4, 8) if size <= widest])
     shares = np.array([0.62, 0.16, 0.14, 0.08])[: sizes.size]
     mean_size = float(sizes @ shares / shares.sum())
-    mean_run_s = 0.5 * math.exp(math.log(1200.0) + 0.5 * 1.3**2)
-    n = max(1, int(0.7 * load * n_gpus * DAY_S / (mean_size * mean_run_s * 2)))
+    mean_run_s = 1200.0 * math.exp(0.5 * 1.3**2)
+    n = max(1, int(0.7 * load * n_gpus * DAY_S / (mean_size * mean_run_s)))
     run_s = np.minimum(np.exp(rng.normal(math.log(1200.0), 1.3, n)), 12 * 3600.0)
     limit_s = np.ceil(run_s * rng.uniform(1.1, 4.0, n) / 900.0) * 900.0
     empty = np.full(n, "")
