@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from smartmig.control import in_flight
-from smartmig.control.books import Books
+from smartmig.control.books import Books, begun_jobs
 from smartmig.control.journal import Journal
 from smartmig.control.pilot import Judged, Pilot, decision_body
 from smartmig.control.switch import Mode, throw_switch
@@ -238,6 +238,7 @@ class Loop:
             self.counts.failed += len(outcomes) - len(done)
             self._pending = in_flight.refused(self._pending, outcomes)
             self.pilot.carried_out(state, started)
+            self.books.began(begun_jobs(state, done))
             self._say("outcome", {"n": number, "outcomes": [outcome_to_json(one) for one in outcomes]})
 
     def change_mode(self, mode: Mode, who: str) -> None:
