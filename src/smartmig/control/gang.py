@@ -127,7 +127,7 @@ class GangDecider:
         if laid.classes.world.backfill == CONSERVATIVE:
             memory = replace(memory, promises=_promises(laid))
             wake_s = float(laid.state.now["next_start_s"][0]) + memory.origin_s
-        return _in_shape(starts, state, laid), memory, wake_s
+        return _in_shape(starts, rows.tolist(), state, laid), memory, wake_s
 
     def lay_out(self, state: ClusterState, memory: Memory) -> tuple[Laid | None, Memory]:
         """The engine's arrays for this moment with its pass due; None when nothing can be decided."""
@@ -180,7 +180,7 @@ class GangDecider:
         return holders
 
     def _classes_of(self, state: ClusterState, nodes: tuple[NodeInfo, ...], wishes: Ints) -> Classes:
-        present = tuple(np.unique(wishes).tolist())
+        present = tuple(np.unique(wishes).tolist()) if len(self.table.wishes) > 1 else (0,)
         fenced = tuple(reservation.nodes for reservation in state.reservations)
         key = (tuple((n.name, n.n_gpus, n.gpu_model, n.switch, n.speed) for n in nodes), present, fenced)
         found = self._classes.get(key)
@@ -214,7 +214,7 @@ class GangDecider:
         models[:n_running] = -1
         accepts = (models[:, None] >> np.arange(len(classes.members)) & 1) == 1
         total = accepts @ classes.sizes[0]
-        fits = total >= columns["n_gpus"]
+        fits = (total >= columns["n_gpus"]) & (columns["n_gpus"] > 0)
         fits[:n_running] = True
         if not fits.all():
             requests = [requests[row] for row in np.flatnonzero(fits).tolist()]
@@ -326,18 +326,15 @@ def _promises(laid: Laid) -> dict[JobKey, Promise]:
     }
 
 
-def _in_shape(starts: list[Start], state: ClusterState, laid: Laid) -> list[Start]:
+def _in_shape(starts: list[Start], rows: list[int], state: ClusterState, laid: Laid) -> list[Start]:
     """Jobs that ask for a number of nodes get it: the engine knows one node, or whole ones and a rest.
 
     A start of another shape is laid anew if there is room; what comes after it in the plan waits for the next decision,
     which is due as soon as this one is seen.
     """
-    wanted = {request.key: request for request in laid.requests[laid.n_running :] if request.n_nodes > 0}
-    if not wanted:
-        return starts
-    for at, start in enumerate(starts):
-        request = wanted.get(start.key)
-        if request is None:
+    for at, (row, start) in enumerate(zip(rows, starts, strict=True)):
+        request = laid.requests[row]
+        if request.n_nodes == 0:
             continue
         each, rest = divmod(request.n_gpus, request.n_nodes)
         if rest == 0 and len(start.shares) == request.n_nodes and all(s.n_gpus == each for s in start.shares):
@@ -345,19 +342,15 @@ def _in_shape(starts: list[Start], state: ClusterState, laid: Laid) -> list[Star
         if rest:
             return starts[:at]
         room = _room(state, starts[:at])
-        allowed = {name for _, own in _granted(laid, request) for name in own}
+        models = int(laid.jobs.spec["models"][row])
+        granted = [own for bit, (_, own) in enumerate(laid.classes.members) if models >> bit & 1]
+        allowed = frozenset[str]().union(*granted)
         places = sorted((free, name) for name, free in room.items() if name in allowed and free >= each)
         if len(places) < request.n_nodes:
             return starts[:at]
         shares = tuple(Share(name, each) for _, name in places[: request.n_nodes])
         return [*starts[:at], Start(start.key, shares)]
     return starts
-
-
-def _granted(laid: Laid, request: JobRequest) -> list[tuple[str, frozenset[str]]]:
-    row = laid.requests.index(request, laid.n_running)
-    models = int(laid.jobs.spec["models"][row])
-    return [one for bit, one in enumerate(laid.classes.members) if models >> bit & 1]
 
 
 def _room(state: ClusterState, starts: list[Start]) -> dict[str, int]:

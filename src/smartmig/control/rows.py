@@ -45,7 +45,10 @@ class JobTable:
 
 def admitted(state: ClusterState, whole: bool) -> list[JobRequest]:
     """Queued jobs of one kind; where there are limits, only as many of a user or group as may run at once."""
-    queued = [request for request in state.queued if (request.n_gpus > 0) == whole]
+    if not whole or any(node.gpus for node in state.nodes):
+        queued = [request for request in state.queued if (request.n_gpus > 0) == whole]
+    else:
+        queued = list(state.queued)  # without MIG cards nobody asks for slices; who does is left out later
     if not state.limits:
         return queued
     left = {(limit.user, limit.group): limit.max_gpus for limit in state.limits}
