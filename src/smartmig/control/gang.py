@@ -113,6 +113,8 @@ class GangDecider:
         self.table = GangTable()
         self._classes: dict[Any, Classes] = {}
         self._unknown: dict[tuple[str, int], JobRequest] = {}
+        self._left: list[JobRequest] = []
+        self._left_rows = self._rows_of_queue = np.zeros(0, dtype=np.int64)
 
     def decide(self, state: ClusterState, memory: Memory) -> tuple[list[Start], Memory, float]:
         """Starts, what to remember, and when to ask again though nothing happens (inf: never)."""
@@ -123,6 +125,7 @@ class GangDecider:
         rows = np.flatnonzero(laid.state.job["n_starts"][laid.n_running :] > 0) + laid.n_running
         rows = rows[np.argsort(laid.jobs.spec["rank"][rows], kind="stable")]
         starts = [Start(laid.requests[row].key, _shares(laid, row)) for row in rows.tolist()]
+        self._expect(laid, rows)
         wake_s = math.inf
         if laid.classes.world.backfill == CONSERVATIVE:
             memory = replace(memory, promises=_promises(laid))
@@ -135,8 +138,13 @@ class GangDecider:
         if not nodes:
             return None, memory
         holders = self._holders(state, nodes)
-        requests = [holder.request for holder in holders] + admitted(state, whole=True)
-        rows = self.table.rows(requests)
+        queue = admitted(state, whole=True)
+        requests = [holder.request for holder in holders]
+        if self.table.forget(len(queue) + len(requests)):
+            self._left = []
+        self._rows_of_queue = self._queue_rows(queue)
+        rows = np.concatenate([self.table.rows(requests), self._rows_of_queue])
+        requests += queue
         columns = self.table.columns[rows]
         classes = self._classes_of(state, nodes, columns["wish"])
         memory = self._remember(state, memory, classes.world)
@@ -149,6 +157,22 @@ class GangDecider:
         if classes.world.usage_half_life_s > 0:  # seating charged the users once more
             laid = replace(laid, state=arrays._replace(user=user_table(memory)))
         return laid, memory
+
+    def _queue_rows(self, queue: list[JobRequest]) -> Ints:
+        """As `table.rows`; the queue is mostly what the last decision left of it, and telling that is quicker."""
+        n = len(self._left)
+        if n and queue[:n] == self._left:
+            return np.concatenate([self._left_rows, self.table.rows(queue[n:])])
+        return self.table.rows(queue)
+
+    def _expect(self, laid: Laid, started: Ints) -> None:
+        self._left = laid.requests[laid.n_running :]
+        for row in sorted((started - laid.n_running).tolist(), reverse=True):
+            del self._left[row]
+        if len(self._left) + started.size == self._rows_of_queue.size:
+            self._left_rows = np.delete(self._rows_of_queue, started - laid.n_running)
+        else:
+            self._left = []
 
     def _remember(self, state: ClusterState, memory: Memory, world: World) -> Memory:
         if world.usage_half_life_s > 0:

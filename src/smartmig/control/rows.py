@@ -27,12 +27,17 @@ class JobTable:
         try:
             return np.fromiter(map(self.row_of.__getitem__, map(id, requests)), np.int64, len(requests))
         except KeyError:
-            if len(self.requests) > 4 * len(requests) + 4096:
-                self.requests, self.row_of = [], {}
             for request in requests:
                 if id(request) not in self.row_of:
                     self._add(request)
         return np.fromiter(map(self.row_of.__getitem__, map(id, requests)), np.int64, len(requests))
+
+    def forget(self, n_present: int) -> bool:
+        """Begin anew when most rows are of jobs long gone; whether it did, and all row numbers are void."""
+        if len(self.requests) <= 4 * n_present + 4096:
+            return False
+        self.requests, self.row_of = [], {}
+        return True
 
     def _add(self, request: JobRequest) -> None:
         at = len(self.requests)
