@@ -43,6 +43,15 @@ def test_plan__whole_gpus_backfill_beside_the_reservation() -> None:
     assert strict["plan"] == []
 
 
+def test_plan__the_states_in_the_docs_give_what_they_say() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "live.md").read_text()
+    states = [fence.partition("```")[0] for fence in text.split("```json\n")[1:]]
+    said = text.split("$ smartmig plan state.json\n")[1].partition("```")[0]
+    assert len(states) == 2
+    assert json.loads(run("plan", "-", typed=states[0])) == json.loads(said)
+    assert [list(one) for one in json.loads(run("plan", "-", typed=states[1]))["plan"]] == [["start"]]
+
+
 def test_plan__slices_by_the_rule() -> None:
     answer = json.loads(
         run("plan", "-", "--placement", "edf-most-packed", typed=(SAMPLES / "mig_state.json").read_text())
