@@ -204,7 +204,7 @@ class GangDecider:
         return holders
 
     def _classes_of(self, state: ClusterState, nodes: tuple[NodeInfo, ...], wishes: Ints) -> Classes:
-        present = tuple(np.unique(wishes).tolist()) if len(self.table.wishes) > 1 else (0,)
+        present = tuple(np.unique(wishes).tolist()) if len(self.table.wishes) != 1 else (0,)
         fenced = tuple(reservation.nodes for reservation in state.reservations)
         key = (tuple((n.name, n.n_gpus, n.gpu_model, n.switch, n.speed) for n in nodes), present, fenced)
         found = self._classes.get(key)
