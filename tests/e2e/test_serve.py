@@ -178,6 +178,7 @@ def test_operators__changes_are_audited(daemon: Daemon, tokens: dict[str, str]) 
     assert ask(daemon, tokens["ann"], "/api/v1/mode", "POST", json={"mode": "act"}).json()["mode"] == "act"
     time.sleep(0.5)
     records = ask(daemon, tokens["bob"], "/api/v1/journal?kind=audit&limit=1000").json()
+    assert {one["body"]["name"] for one in records if one["body"]["what"] == "token add"} == {"ann", "bob", "eve"}
     done = [(one["body"]["who"], one["body"]["what"]) for one in records if one["body"]["who"] == "ann"]
     assert done == [("ann", "pause"), ("ann", "resume"), ("ann", "mode"), ("ann", "mode")]
 
