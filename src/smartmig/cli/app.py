@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from smartmig import __version__
-from smartmig.cli import generate, trace, train
+from smartmig.cli import generate, slurm, trace, train
 from smartmig.cli.bound import bound
 from smartmig.cli.compare import compare
 from smartmig.cli.demo import demo
@@ -46,3 +46,4 @@ app.command()(layouts)
 app.add_typer(generate.app, name="generate")
 app.add_typer(trace.app, name="trace")
 app.add_typer(train.app, name="train")
+app.add_typer(slurm.app, name="slurm")

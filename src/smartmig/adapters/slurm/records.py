@@ -155,7 +155,7 @@ class RecordReader(Generic[Record]):
     """Turns the shim's text into records; a line that was there last time gives the very same object."""
 
     def __init__(self, kind: type[Record]) -> None:
-        self._kind = kind
+        self._kind: type[Record] = kind
         self._readers = [_READERS[str(field.type)] for field in fields(kind)]
         self._known: dict[str, Record] = {}
 
