@@ -30,7 +30,7 @@ def install_(
     tune: Annotated[bool, typer.Option(help="SchedulerParameters that let Slurm look once a second.")] = True,
     as_json: Json = False,
 ) -> None:
-    """Hold the partition's GPU jobs for smartmig: writes a submit script, builds a plug-in and a shim, edits slurm.conf."""
+    """Hold the partition's GPU jobs for smartmig: a submit script, a plug-in, a shim, and three lines of slurm.conf."""
     changes = plan_install(Installed.find(config), partition, kick, tune)
     nothing_new = changes.already_there
     if not dry_run:

@@ -12,7 +12,7 @@ from enum import Enum, auto
 from pathlib import Path
 
 from smartmig.adapters.slurm import asks, cards, marks
-from smartmig.adapters.slurm.calls import SlurmReads, SlurmRefusal, SlurmSilence, SlurmWrites
+from smartmig.adapters.slurm.calls import Release, SlurmReads, SlurmRefusal, SlurmSilence, SlurmWrites
 from smartmig.adapters.slurm.gres import Gres, by_type, write_gres
 from smartmig.adapters.slurm.records import JobRecord, NodeRecord
 from smartmig.adapters.slurm.source import Cooling, SlurmSource
@@ -23,6 +23,12 @@ from smartmig.types import Action, JobKey, Layout, Outcome, Plan, Repartition, S
 
 COOL_S, LONGEST_COOL_S = 5.0, 300.0
 """A job that could not start is left alone for so long, twice as long each time."""
+
+BEHIND = 1_000_000
+"""Niceness of a job that is given back."""
+CURABLE = frozenset({"", "0", "None", "Priority", "Resources", "BeginTime", "Cleaning", "Dependency"})
+"""Reasons for which Slurm may start a job by itself in a moment; for any other it is taken back after `HOPELESS_S`."""
+HOPELESS_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -111,14 +117,13 @@ class SlurmActuator:
         if why:
             return why
         parked = marks.read_parked(record.admin_comment) is not None
-        self._writes.release(
-            action.key.job_id,
-            ",".join(share.node for share in action.shares),
-            self._rules.partition if len(record.partitions) > 1 else "",
-            marks.write_start(record.submit_s, time.time(), action.shares, own_nodes(record)),
-            int(time.time()) if parked else 0,
-            timeout_s,
+        release = Release(
+            mark=marks.write_start(record.submit_s, time.time(), action.shares, own_nodes(record)),
+            nodes=tuple(share.node for share in action.shares),
+            partition=self._rules.partition if len(record.partitions) > 1 else "",
+            begin_s=int(time.time()) if parked else 0,
         )
+        self._writes.release(action.key.job_id, release, timeout_s)
         return ""
 
     def _record(self, key: JobKey, timeout_s: float) -> JobRecord | str:
@@ -215,9 +220,8 @@ class SlurmActuator:
     def _offer(self, old: NodeRecord, model: str, layouts: tuple[Layout, ...], timeout_s: float) -> None:
         counts = {gres: count for gres, count in old.has.items() if gres.name != "mig"}
         of_mig = cards.counts_of(layouts)
-        # A kind that is named with 0 stays known; one that is left out keeps its old count.
-        for kind in {*by_type(old.has, "mig"), *of_mig}:
-            counts[Gres("mig", kind)] = of_mig.get(kind, 0)
+        for kind, count in of_mig.items():
+            counts[Gres("mig", kind)] = count
         self._writes.set_node(old.name, write_gres(counts), cards.write_comment(model, layouts), timeout_s)
 
     # ------------------------------------------------------------------ who is in charge
@@ -303,12 +307,13 @@ class SlurmActuator:
             case Duty.give_back:
                 why = str(asks.read_ask(record))
                 mark = marks.write_given_back(record.submit_s, why)
-                writes.release(name, ",".join(own_nodes(record)), "", mark, 0, timeout_s)
+                # It must not block what we start later: Slurm's plain scheduler stops at the first that does not fit.
+                writes.release(name, Release(mark, own_nodes(record), nice=BEHIND), timeout_s)
                 self.remarks[name] = f"given back to Slurm: {why}"
             case Duty.park:
                 begin_s = 0 if record.eligible_s >= marks.FAR_S else record.eligible_s
-                mark = marks.write_parked(begin_s)
-                writes.release(name, ",".join(own_nodes(record)), "", mark, marks.FAR_S, timeout_s)
+                release = Release(marks.write_parked(begin_s), own_nodes(record), begin_s=marks.FAR_S)
+                writes.release(name, release, timeout_s)
             case Duty.hold:
                 writes.hold(name, marks.HELD, marks.read_start(record.admin_comment) is not None, timeout_s)
 
@@ -342,7 +347,8 @@ def duty_of(record: JobRecord, now_s: float, start_grace_s: float) -> Duty:
         return Duty.not_ours
     mark = marks.read_start(comment)
     if mark is not None and mark.submit_s == record.submit_s and not held:
-        late = now_s - mark.at_s > start_grace_s and not record.dependency
+        patience_s = start_grace_s if record.reason in CURABLE else min(HOPELESS_S, start_grace_s)
+        late = now_s - mark.at_s > patience_s and not record.dependency
         return Duty.take_back if late else Duty.none
     if isinstance(asks.read_ask(record), str):
         return Duty.give_back
@@ -375,7 +381,7 @@ def release_all(reads: SlurmReads, writes: SlurmWrites, partition: str, timeout_
         parked_s = marks.read_parked(comment)
         begin_s = 0 if parked_s is None else max(parked_s, int(time.time()))
         with suppress(SlurmRefusal):
-            writes.release(name_of(record), ",".join(own_nodes(record)), "", marks.LET_GO, begin_s, left_s)
+            writes.release(name_of(record), Release(marks.LET_GO, own_nodes(record), begin_s=begin_s), left_s)
             released += 1
     return released
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from smartmig.adapters.slurm.records import JobRecord, NodeRecord, PartitionRecord, ReservationRecord
@@ -18,6 +19,22 @@ class SlurmRefusal(AdapterError):
 
 class SlurmSilence(AdapterError):
     """Slurm did not answer in time, or cannot be reached."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """How a job is let go."""
+
+    mark: str
+    """its administrator's comment from then on"""
+    nodes: tuple[str, ...] = ()
+    """pinned there; empty = anywhere"""
+    partition: str = ""
+    """of those it named, only this one; empty = as it was"""
+    begin_s: int = 0
+    """not before; 0 = as it was"""
+    nice: int = 0
+    """above 0: behind those released later"""
 
 
 class SlurmReads(Protocol):
@@ -41,8 +58,8 @@ class SlurmWrites(Protocol):
         """The records of one id as they are now: several for an array."""
         ...
 
-    def release(self, job: str, nodes: str, partition: str, mark: str, begin_s: int, timeout_s: float) -> None:
-        """Let the job start, pinned to `nodes` (empty = anywhere), not before `begin_s` (0 = as it was)."""
+    def release(self, job: str, release: Release, timeout_s: float) -> None:
+        """Let the job start."""
         ...
 
     def hold(self, job: str, mark: str, unpin: bool, timeout_s: float) -> None: ...

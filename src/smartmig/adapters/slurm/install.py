@@ -85,7 +85,11 @@ def plan_install(paths: Installed, partition: str, kick: bool, tune: bool) -> Ch
         "PARKED_MARK": marks.PARKED,
         "USER_HOLD": marks.USER_HOLD,
     }
-    unit = {"SMARTMIG": str(Path(sys.executable).with_name("smartmig")), "PARTITION": partition, "CONFIG": str(paths.config)}
+    unit = {
+        "SMARTMIG": str(Path(sys.executable).with_name("smartmig")),
+        "PARTITION": partition,
+        "CONFIG": str(paths.config),
+    }
     builds = {paths.shim: ["smartmig_slurm.c", "-lslurm"]}
     if kick:
         builds[paths.kick] = ["job_submit_smartmig_kick.c"]

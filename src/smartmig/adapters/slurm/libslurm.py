@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from smartmig.adapters.slurm.calls import SlurmRefusal, SlurmSilence, TimedThread
+from smartmig.adapters.slurm.calls import Release, SlurmRefusal, SlurmSilence, TimedThread
 from smartmig.adapters.slurm.records import (
     JobRecord,
     NodeRecord,
@@ -83,10 +83,11 @@ class LibSlurm:
         found = self._read(f"job {job_id}", lambda: call(self._handle, ctypes.c_uint(job_id)), reader, timeout_s)
         return found or ()
 
-    def release(self, job: str, nodes: str, partition: str, mark: str, begin_s: int, timeout_s: float) -> None:
-        words = [text.encode() for text in (job, nodes, partition, mark)]
+    def release(self, job: str, release: Release, timeout_s: float) -> None:
+        words = [text.encode() for text in (job, ",".join(release.nodes), release.partition, release.mark)]
+        numbers = ctypes.c_long(release.begin_s), ctypes.c_uint(release.nice)
         call = self._shim.smartmig_release
-        self._write(f"release of job {job}", lambda: call(*words, ctypes.c_long(begin_s)), timeout_s)
+        self._write(f"release of job {job}", lambda: call(*words, *numbers), timeout_s)
 
     def hold(self, job: str, mark: str, unpin: bool, timeout_s: float) -> None:
         call = self._shim.smartmig_hold

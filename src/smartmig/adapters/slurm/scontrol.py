@@ -12,13 +12,16 @@ import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
-from smartmig.adapters.slurm.calls import SlurmRefusal, SlurmSilence
+from smartmig.adapters.slurm.calls import Release, SlurmRefusal, SlurmSilence
 from smartmig.adapters.slurm.records import JobRecord, NodeRecord, PartitionRecord, ReservationRecord
+from smartmig.adapters.slurm.states import HELD_BY_USER
 from smartmig.errors import AdapterError
 
 _KEY = re.compile(r"(?:^| )([A-Z][A-Za-z]*(?:[:/][A-Za-z:/]+)?)=")
 _UNREACHABLE = ("Unable to contact slurm controller", "Connection refused", "Socket timed out", "Zero Bytes were")
 _HELD = re.compile(r"\(([0-9]+)\)")
+_REASONS = {"job_requeued_in_held_state": HELD_BY_USER}
+"""Where a description stands in for the reason."""
 _MEGABYTES = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}
 
 
@@ -68,12 +71,16 @@ class Scontrol:
             if "ReservationName" in row
         )
 
-    def release(self, job: str, nodes: str, partition: str, mark: str, begin_s: int, timeout_s: float) -> None:
-        words = [f"ReqNodeList={nodes}", f"AdminComment={mark}", *([f"Partition={partition}"] if partition else [])]
-        if begin_s:
-            words.append(f"StartTime={datetime.fromtimestamp(begin_s, UTC):%Y-%m-%dT%H:%M:%S}")
+    def release(self, job: str, release: Release, timeout_s: float) -> None:
+        words = [f"ReqNodeList={','.join(release.nodes)}", f"AdminComment={release.mark}"]
+        if release.partition:
+            words.append(f"Partition={release.partition}")
+        if release.begin_s:
+            words.append(f"StartTime={datetime.fromtimestamp(release.begin_s, UTC):%Y-%m-%dT%H:%M:%S}")
         self._run(["update", f"JobId={job}", *words], timeout_s)
         self._run(["release", job], timeout_s)
+        if release.nice:
+            self._run(["update", f"JobId={job}", f"Nice={release.nice}"], timeout_s)
 
     def hold(self, job: str, mark: str, unpin: bool, timeout_s: float) -> None:
         self._run(["uhold", job], timeout_s)
@@ -104,7 +111,7 @@ class Scontrol:
             array_tasks="" if task.isdigit() else task.partition("%")[0],
             array_max_tasks=int(row.get("ArrayTaskThrottle", 0)),
             state=row["JobState"],
-            reason=row["Reason"].partition(",")[0],
+            reason=_REASONS.get(row["Reason"], row["Reason"].partition(",")[0]),
             partition=row["Partition"],
             priority=int(row["Priority"]),
             submit_s=_seconds(row["SubmitTime"]),
@@ -115,10 +122,10 @@ class Scontrol:
             user_id=int(owner[1]) if owner else -1,
             account=_text(row["Account"]),
             nodes=self._names(row["NodeList"], timeout_s),
-            n_nodes=int(row["NumNodes"].partition("-")[0]),
-            max_nodes=int(row["NumNodes"].partition("-")[2] or 0),
-            n_cpus=int(row["NumCPUs"].partition("-")[0]),
-            n_tasks=int(row.get("NumTasks", 1)),
+            n_nodes=_count(row["NumNodes"].partition("-")[0]),
+            max_nodes=_count(row["NumNodes"].partition("-")[2]),
+            n_cpus=_count(row["NumCPUs"].partition("-")[0]),
+            n_tasks=_count(row.get("NumTasks", "1")),
             memory_mb=_megabytes(memory),
             memory_per_cpu="MinMemoryCPU" in row,
             tres_per_node=_text(row.get("TresPerNode", "")),
@@ -201,6 +208,11 @@ def _node(row: dict[str, str]) -> NodeRecord:
         features=_text(row["ActiveFeatures"]),
         comment=_text(row.get("Comment", "")),
     )
+
+
+def _count(value: str) -> int:
+    """`N/A` for what Slurm does not know any more."""
+    return int(value) if value.isdigit() else 0
 
 
 def _text(value: str) -> str:

@@ -219,7 +219,7 @@ class Translator:
                     n_coming[share.node] = n_coming.get(share.node, 0) + share.n_gpus
         nodes = []
         for record in self._nodes:
-            types = [gres.type for gres in record.has if gres.name == "gpu"]
+            types = [gres.type for gres, count in record.has.items() if gres.name == "gpu" and count]
             n_gpus = total(record.has, "gpu")
             if len(types) > 1:
                 said.append(f"node {record.name} has several kinds of GPU ({record.gres}) and is left to Slurm")

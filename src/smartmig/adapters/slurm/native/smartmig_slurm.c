@@ -438,8 +438,12 @@ static int update(job_desc_msg_t *request)
 	return code;
 }
 
-/* Pin and release in one call; an empty `nodes` takes a pin away. A `begin` above 0 is the earliest start. */
-int smartmig_release(const char *job, const char *nodes, const char *partition, const char *mark, long begin)
+/*
+ * Pin and release in one call; an empty `nodes` takes a pin away. A `begin` above 0 is the earliest start; a `nice`
+ * above 0 puts the job behind those released later.
+ */
+int smartmig_release(const char *job, const char *nodes, const char *partition, const char *mark, long begin,
+		     unsigned int nice)
 {
 	job_desc_msg_t request;
 	slurm_init_job_desc_msg(&request);
@@ -447,6 +451,8 @@ int smartmig_release(const char *job, const char *nodes, const char *partition, 
 	request.priority = INFINITE;
 	request.req_nodes = (char *) nodes;
 	request.admin_comment = (char *) mark;
+	if (nice > 0)
+		request.nice = NICE_OFFSET + nice;
 	if (begin > 0)
 		request.begin_time = (time_t) begin;
 	if (partition != NULL && *partition)
