@@ -187,8 +187,8 @@ class JobRequest:
     user: str = ""
     group: str = ""
     """partition, account or virtual cluster"""
-    predicted_s: float = math.nan
-    """someone's guess of the run time; nan = none, then the limit counts"""
+    predicted_s: float = 0.0
+    """someone's guess of the run time; 0 = none, then the limit counts"""
     run_s: tuple[float, ...] = ()
     """MIG: seconds alone on a slice of SLICE_SIZES, estimated; inf = does not fit that size. A job that names its
     profile has one finite entry"""

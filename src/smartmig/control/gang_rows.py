@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +28,7 @@ class GangTable(JobTable):
         self.wishes: dict[tuple[str, tuple[str, ...]], int] = {}
 
     def row(self, request: JobRequest) -> tuple[Any, ...]:
-        guess = request.limit_s if math.isnan(request.predicted_s) else request.predicted_s
+        guess = request.predicted_s or request.limit_s
         user = self.users.setdefault(request.user, len(self.users))
         wish = self.wishes.setdefault((request.gpu_model.lower(), request.nodes), len(self.wishes))
         return request.key.submit_s, request.limit_s, guess, request.n_gpus, user, wish

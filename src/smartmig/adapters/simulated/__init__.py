@@ -28,16 +28,6 @@ __all__ = [
     "mig_nodes",
     "whole_nodes",
 ]
-    "Arrival",
-    "Edge",
-    "Simulated",
-    "SimulatedCluster",
-    "connect",
-    "gang_arrivals",
-    "mig_arrivals",
-    "mig_nodes",
-    "whole_nodes",
-]
 
 NO_SPEED_LIMIT = 0.0
 
