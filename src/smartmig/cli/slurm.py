@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from smartmig.adapters.slurm import Slurm, Ways
-from smartmig.adapters.slurm.actuator import release_all
 from smartmig.adapters.slurm.install import Changes, install, plan_install, read_manifest, uninstall
+from smartmig.adapters.slurm.keeper import release_all
 from smartmig.adapters.slurm.paths import Installed
 from smartmig.cli.console import Json, log, print_json
 from smartmig.errors import AdapterError, InputError

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from smartmig.adapters.slurm.actuator import Rules, SlurmActuator
 from smartmig.adapters.slurm.calls import SlurmReads, SlurmWrites
+from smartmig.adapters.slurm.cards import MigKnobs
 from smartmig.adapters.slurm.libslurm import LibSlurm, load_shim
 from smartmig.adapters.slurm.paths import Installed
 from smartmig.adapters.slurm.scontrol import Scontrol
@@ -67,15 +68,13 @@ class Slurm:
         if not 0 < self.poll_s <= 60 or not self.start_grace_s > 0 or self.mig_cards < 1:
             raise InputError("poll_s must be above 0 and at most 60, start_grace_s above 0, mig_cards at least 1")
         gpu_model(self.mig_model, "mig_model")
+        mig = MigKnobs(self.mig_model, self.mig_cards)
         ways = Ways(self)
         cooling = Cooling()
-        source = SlurmSource(
-            ways.reads("source"), Translator(self.partition, self.mig_model, self.mig_cards), cooling, self.poll_s
-        )
+        source = SlurmSource(ways.reads("source"), Translator(self.partition, mig), cooling, self.poll_s)
         rules = Rules(
             partition=self.partition,
-            mig_model=self.mig_model,
-            mig_cards=self.mig_cards,
+            mig=mig,
             off_file=ways.installed.off_file if ways.installed.manifest.exists() else None,
             start_grace_s=self.start_grace_s,
             recut_command=tuple(shlex.split(self.recut_command)),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from smartmig.adapters.slurm.gres import by_type
 from smartmig.adapters.slurm.records import NodeRecord
@@ -21,14 +22,23 @@ from smartmig.types import Layout, Placement
 PREFIX = "smartmig mig "
 
 
-def layouts_of(node: NodeRecord, model_id: str, n_cards: int) -> tuple[str, tuple[Layout, ...]] | str:
+@dataclass(frozen=True)
+class MigKnobs:
+    """What Slurm does not say about the cards behind `mig`."""
+
+    model: str
+    n_cards: int
+    """on each node that has `mig`"""
+
+
+def layouts_of(node: NodeRecord, knobs: MigKnobs) -> tuple[str, tuple[Layout, ...]] | str:
     """(model, layout of each card); a sentence when the counts cannot be so many cards of that model."""
     counts = Counter(by_type(node.has, "mig"))
     kept = _read(node.comment)
     if kept is not None and Counter(p.profile for layout in kept[1] for p in layout) == +counts:
         return kept
-    model = gpu_model(kept[0] if kept is not None else model_id)
-    n_cards = len(kept[1]) if kept is not None else n_cards
+    model = gpu_model(kept[0] if kept is not None else knobs.model)
+    n_cards = len(kept[1]) if kept is not None else knobs.n_cards
     known = {profile.name for profile in model.profiles}
     strange = sorted(set(+counts) - known)
     if strange:

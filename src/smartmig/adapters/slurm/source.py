@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 
 from smartmig.adapters.slurm.calls import SlurmReads
 from smartmig.adapters.slurm.records import NodeRecord, PartitionRecord
-from smartmig.adapters.slurm.translate import Snapshot, Translator, View
+from smartmig.adapters.slurm.translate import Snapshot, Translator
 from smartmig.errors import AdapterError
 from smartmig.types import ClusterState, JobKey
+
+log = logging.getLogger(__name__)
 
 
 class Cooling:
@@ -45,17 +48,19 @@ class SlurmSource:
         self._fresh = False
         self._static_s = 0.0
         self._load_s = 0.0
-        self.latest: View | None = None
-        """what was last observed"""
+        self._said: frozenset[str] = frozenset()
 
     def observe(self, timeout_s: float) -> ClusterState:
         if not self._fresh:
             self._look(timeout_s)
         self._fresh = False
         now_s = time.time()
-        view = self._translator.view(self._seen, now_s, self._cooling.untils())
-        self.latest = view
-        return view.state
+        state, said = self._translator.state(self._seen, now_s, self._cooling.untils())
+        for sentence in said:
+            if sentence not in self._said:
+                log.warning(sentence)
+        self._said = frozenset(said)
+        return state
 
     def wait(self, timeout_s: float) -> bool:
         end_s = time.monotonic() + timeout_s

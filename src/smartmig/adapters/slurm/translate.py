@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import pwd
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from smartmig.adapters.slurm import asks, cards, marks
+from smartmig.adapters.slurm import asks, marks
+from smartmig.adapters.slurm.cards import MigKnobs, layouts_of
 from smartmig.adapters.slurm.gres import total
 from smartmig.adapters.slurm.records import JobRecord, NodeRecord, PartitionRecord, ReservationRecord
 from smartmig.adapters.slurm.states import HELD_BY_ADMIN, HELD_BY_USER, NEVER, PARTITION_UP, JobState, node_state
@@ -28,6 +29,8 @@ from smartmig.types import (
 
 ARRAY_WINDOW = 256
 """The first waiting tasks of an array that a policy sees; the others follow as these start."""
+GUESSED_RUN_S = 3600.0
+"""Of a MIG job without a time limit."""
 
 
 @dataclass(frozen=True)
@@ -41,134 +44,93 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
-class View:
-    """A state, and what one needs to act on it."""
+class Seated:
+    """A running job, and the MIG profile that it holds."""
 
-    state: ClusterState
-    records: Mapping[JobKey, JobRecord]
-    """of every queued and running job"""
-    in_flight: Mapping[JobKey, marks.StartMark]
+    job: RunningJob
+    profile: str = ""
+    coming: bool = False
     """started by us, not yet running"""
-    foreign: tuple[str, ...]
-    """sentences on what is left to Slurm"""
 
 
-@dataclass
+Waiting = tuple[JobRequest, ...]
+
+
 class Translator:
     """Remembers what it has translated."""
 
-    partition: str
-    mig_model: str = "a100-40gb"
-    mig_cards: int = 1
-    _requests: dict[int, tuple[object, ...]] = field(default_factory=dict)
-    _running: dict[int, tuple[object, ...]] = field(default_factory=dict)
-    _users: dict[int, str] = field(default_factory=dict)
-    _places: object = None
-    _nodes: tuple[NodeRecord, ...] = ()
+    def __init__(self, partition: str, mig: MigKnobs) -> None:
+        self.partition, self._mig = partition, mig
+        self._waiting: dict[int, tuple[JobRecord, Waiting]] = {}
+        self._seated: dict[int, tuple[JobRecord, Seated | None]] = {}
+        self._users: dict[int, str] = {}
+        self._places: object = None
 
-    def view(self, seen: Snapshot, now_s: float, cooling: Mapping[JobKey, float]) -> View:
-        """`cooling`: jobs to leave alone until then."""
+    def state(self, seen: Snapshot, now_s: float, cooling: Mapping[JobKey, float]) -> tuple[ClusterState, list[str]]:
+        """And sentences on what is left to Slurm. `cooling`: jobs to leave alone until then."""
         part = seen.partition
-        ours = set(part.nodes) if part is not None else set()
-        self._nodes = tuple(node for node in seen.nodes if node.name in ours)
-        places = tuple((node.name, node.features, node.n_cpus, node.memory_mb) for node in self._nodes)
+        names = set(part.nodes) if part is not None else set()
+        nodes = tuple(node for node in seen.nodes if node.name in names)
+        places = tuple((node.name, node.features, node.n_cpus, node.memory_mb) for node in nodes)
         if places != self._places:
             self._places = places
-            self._requests.clear()
-        records: dict[JobKey, JobRecord] = {}
-        in_flight: dict[JobKey, marks.StartMark] = {}
-        running: list[tuple[JobKey, RunningJob]] = []
-        queued: list[tuple[JobKey, JobRequest]] = []
-        tasks_running: dict[int, int] = {}
+            self._waiting.clear()
+        seated: list[Seated] = []
         pending: list[JobRecord] = []
+        tasks_running: dict[int, int] = {}
         for record in seen.jobs:
-            started = marks.read_start(record.admin_comment) if record.admin_comment else None
-            if record.holds:
-                for key, job in self._held(record, started):
-                    running.append((key, job))
-                    records[key] = record
+            found = self._seat(record)
+            if found is not None:
+                seated.append(found)
+                if record.array_job_id:
+                    tasks_running[record.array_job_id] = tasks_running.get(record.array_job_id, 0) + 1
             elif record.base_state == JobState.PENDING and self.partition in record.partitions:
-                if started is not None and started.submit_s == record.submit_s and record.priority != 0:
-                    key = key_of(record)
-                    in_flight[key] = started
-                    records[key] = record
-                    running.append((key, RunningJob(self._request(record, key), started.at_s, started.shares)))
-                else:
-                    pending.append(record)
-                    continue
-            else:
-                continue
-            if record.array_job_id:
-                tasks_running[record.array_job_id] = tasks_running.get(record.array_job_id, 0) + 1
-        foreign: list[str] = []
+                pending.append(record)
+        queued: list[JobRequest] = []
         if part is not None and part.state == PARTITION_UP:
             for record in pending:
-                if not may_start(record, part, now_s):
-                    continue
-                window = ARRAY_WINDOW
-                if record.array_max_tasks:
-                    window = record.array_max_tasks - tasks_running.get(record.array_job_id, 0)
-                for key, request in self._waiting(record)[: max(window, 0)]:
-                    if cooling.get(key, 0.0) <= now_s:
-                        queued.append((key, request))
-                        records[key] = record
-        nodes, running_placed, said = self._places_of(running, in_flight)
-        foreign += said
+                if may_start(record, part, now_s):
+                    window = ARRAY_WINDOW
+                    if record.array_max_tasks:
+                        window = max(record.array_max_tasks - tasks_running.get(record.array_job_id, 0), 0)
+                    requests = self._requests(record, nodes)[:window]
+                    queued += [request for request in requests if cooling.get(request.key, 0.0) <= now_s]
+        infos, said = self._infos(nodes, seated)
         state = ClusterState(
             time_s=now_s,
-            nodes=nodes,
-            queued=tuple(request for key, request in sorted(queued, key=lambda pair: _order(pair[0]))),
-            running=tuple(job for key, job in sorted(running_placed, key=lambda pair: _order(pair[0]))),
+            nodes=infos,
+            queued=tuple(sorted(queued, key=lambda request: _order(request.key))),
+            running=tuple(sorted(_placed(seated, infos), key=lambda job: _order(job.request.key))),
             reservations=tuple(
                 Reservation(r.name, r.nodes, r.start_s, r.end_s, tuple(r.users.split(",")) if r.users else ())
                 for r in seen.reservations
             ),
         )
-        return View(state, records, in_flight, tuple(foreign))
+        return state, said
 
-    def _waiting(self, record: JobRecord) -> tuple[tuple[JobKey, JobRequest], ...]:
-        kept = self._requests.get(record.job_id)
+    def _requests(self, record: JobRecord, nodes: Sequence[NodeRecord]) -> Waiting:
+        """Of a pending record: none if only Slurm can place it, many for an array."""
+        kept = self._waiting.get(record.job_id)
         if kept is not None and kept[0] is record:
-            return kept[1]  # type: ignore[return-value]
+            return kept[1]
         ask = asks.read_ask(record)
-        found: tuple[tuple[JobKey, JobRequest], ...] = ()
+        found: Waiting = ()
         if not isinstance(ask, str):
-            nodes = self._allowed(record, ask)
-            if nodes is not None:
-                found = tuple((key, self._request(record, key, ask, nodes)) for key in keys_of(record))
-        self._requests[record.job_id] = (record, found)
+            allowed = _allowed(record, ask, nodes)
+            if allowed is not None:
+                limited = () if len(allowed) == len(nodes) else allowed
+                found = tuple(self._request(record, key, ask, limited) for key in keys_of(record))
+        self._waiting[record.job_id] = (record, found)
         return found
 
-    def _allowed(self, record: JobRecord, ask: asks.Ask) -> tuple[str, ...] | None:
-        """Nodes the job may ever use: () = all of ours, None = none of them."""
-        cpus, memory = asks.cpus_per_node(record, ask.n_nodes), asks.memory_per_node(record, ask.n_nodes)
-        own = own_nodes(record)
-        fitting = [
-            node.name
-            for node in self._nodes
-            if node.name not in record.excluded_nodes
-            and (not own or node.name in own)
-            and asks.has_features(node, record.features)
-            and cpus <= node.n_cpus
-            and memory <= node.memory_mb
-        ]
-        if not fitting:
-            return None
-        return () if len(fitting) == len(self._nodes) else tuple(fitting)
-
-    def _request(
-        self, record: JobRecord, key: JobKey, ask: asks.Ask | None = None, nodes: tuple[str, ...] = ()
-    ) -> JobRequest:
+    def _request(self, record: JobRecord, key: JobKey, ask: asks.Ask, nodes: tuple[str, ...] = ()) -> JobRequest:
         limit_s = math.inf if record.limit_min is None else 60.0 * record.limit_min
         run_s: tuple[float, ...] = ()
         memory_gb = 0.0
-        if ask is None:
-            read = asks.read_ask(record)
-            ask = read if not isinstance(read, str) else asks.Ask(max(1, sum(h[2] for h in asks.gpus_by_node(record))))
         if ask.profile:
-            compute, memory_gb = _slice(self.mig_model, ask.profile)
-            finite_s = limit_s if math.isfinite(limit_s) else 3600.0
-            run_s = tuple(finite_s if size == compute else math.inf for size in SLICE_SIZES)
+            compute, memory_gb = _slice(self._mig.model, ask.profile)
+            guess_s = limit_s if math.isfinite(limit_s) else GUESSED_RUN_S
+            run_s = tuple(guess_s if size == compute else math.inf for size in SLICE_SIZES)
         return JobRequest(
             key=key,
             n_gpus=ask.n_gpus,
@@ -182,103 +144,79 @@ class Translator:
             memory_gb=memory_gb,
         )
 
-    def _held(self, record: JobRecord, started: marks.StartMark | None) -> tuple[tuple[JobKey, RunningJob], ...]:
-        kept = self._running.get(record.job_id)
+    def _seat(self, record: JobRecord) -> Seated | None:
+        """A job that holds GPUs, or is about to: we started it and Slurm has not yet."""
+        kept = self._seated.get(record.job_id)
         if kept is not None and kept[0] is record:
-            return kept[1]  # type: ignore[return-value]
-        held = asks.gpus_by_node(record)
-        found: tuple[tuple[JobKey, RunningJob], ...] = ()
-        if held:
-            key = key_of(record)
-            positions = {share.node: share for share in (started.shares if started else ()) if not share.n_gpus}
-            shares = []
-            for node, name, count, kind in held:
-                if name == "gpu":
-                    shares.append(Share(node, count))
-                else:
-                    # Where nobody said which slice, `_places_of` finds one of the profile.
-                    shares += [positions.pop(node, Share(node, 0, -1, _UNPLACED)) for _ in range(count)]
-                    self._profiles[key] = kind
-            managed = self.partition in record.partitions
-            found = ((key, RunningJob(self._request(record, key), float(record.start_s), tuple(shares), managed)),)
-        self._running[record.job_id] = (record, found)
+            return kept[1]
+        found = None
+        mark = marks.read_start(record.admin_comment)
+        if record.holds:
+            found = self._running(record, mark)
+        elif mark is not None and mark.submit_s == record.submit_s and record.priority != 0:
+            ask = asks.read_ask(record)
+            if record.base_state == JobState.PENDING and not isinstance(ask, str):
+                job = RunningJob(self._request(record, key_of(record), ask), mark.at_s, mark.shares)
+                found = Seated(job, ask.profile, coming=True)
+        self._seated[record.job_id] = (record, found)
         return found
 
-    _profiles: dict[JobKey, str] = field(default_factory=dict)
+    def _running(self, record: JobRecord, mark: marks.StartMark | None) -> Seated | None:
+        held = asks.gpus_by_node(record)
+        if not held:
+            return None
+        slices = {share.node: share for share in (mark.shares if mark is not None else ()) if not share.n_gpus}
+        shares: list[Share] = []
+        for node, name, count, _ in held:
+            if name == "gpu":
+                shares.append(Share(node, count))
+            else:
+                # Where nobody said which slice, `_placed` finds one of the profile.
+                shares += [slices.pop(node, Share(node)) for _ in range(count)]
+        ask = asks.read_ask(record)
+        if isinstance(ask, str):
+            n_gpus = sum(share.n_gpus for share in shares)
+            ask = asks.Ask(n_gpus) if n_gpus else asks.Ask(0, profile=held[0][3])
+        managed = self.partition in record.partitions
+        job = RunningJob(self._request(record, key_of(record), ask), float(record.start_s), tuple(shares), managed)
+        return Seated(job, next((kind for _, name, _, kind in held if name == "mig"), ""))
 
-    def _places_of(
-        self, running: list[tuple[JobKey, RunningJob]], in_flight: Mapping[JobKey, marks.StartMark]
-    ) -> tuple[tuple[NodeInfo, ...], list[tuple[JobKey, RunningJob]], list[str]]:
-        said: list[str] = []
+    def _infos(self, nodes: Sequence[NodeRecord], seated: Sequence[Seated]) -> tuple[tuple[NodeInfo, ...], list[str]]:
         n_held: dict[str, int] = {}
         n_coming: dict[str, int] = {}
-        for key, job in running:
-            for share in job.shares:
+        for seat in seated:
+            for share in seat.job.shares:
                 n_held[share.node] = n_held.get(share.node, 0) + share.n_gpus
-                if key in in_flight:
+                if seat.coming:
                     n_coming[share.node] = n_coming.get(share.node, 0) + share.n_gpus
-        nodes = []
-        for record in self._nodes:
-            types = [gres.type for gres, count in record.has.items() if gres.name == "gpu" and count]
-            n_gpus = total(record.has, "gpu")
+        infos, said = [], []
+        for node in nodes:
+            types = [gres.type for gres, count in node.has.items() if gres.name == "gpu" and count]
             if len(types) > 1:
-                said.append(f"node {record.name} has several kinds of GPU ({record.gres}) and is left to Slurm")
+                said.append(f"node {node.name} has several kinds of GPU ({node.gres}) and is left to Slurm")
                 continue
             gpus: tuple[MigGpu, ...] = ()
-            if total(record.has, "mig"):
-                found = cards.layouts_of(record, self.mig_model, self.mig_cards)
+            if total(node.has, "mig"):
+                found = layouts_of(node, self._mig)
                 if isinstance(found, str):
                     said.append(found)
                 else:
                     model, layouts = found
                     gpus = tuple(MigGpu(model, tuple(Instance(p.start, p.profile) for p in row)) for row in layouts)
+            n_gpus = total(node.has, "gpu")
             # Slurm counts what runs, also for users we may not see; what we started a moment ago comes on top.
-            used = max(n_held.get(record.name, 0), total(record.used, "gpu") + n_coming.get(record.name, 0))
-            nodes.append(
+            n_used = max(n_held.get(node.name, 0), total(node.used, "gpu") + n_coming.get(node.name, 0))
+            infos.append(
                 NodeInfo(
-                    name=record.name,
+                    name=node.name,
                     n_gpus=n_gpus,
-                    n_free=max(n_gpus - used, 0),
+                    n_free=max(n_gpus - n_used, 0),
                     gpu_model=types[0] if types else "",
-                    state=node_state(record.state),
+                    state=node_state(node.state),
                     gpus=gpus,
                 )
             )
-        return tuple(nodes), self._placed(running, tuple(nodes)), said
-
-    def _placed(
-        self, running: list[tuple[JobKey, RunningJob]], nodes: tuple[NodeInfo, ...]
-    ) -> list[tuple[JobKey, RunningJob]]:
-        """Give every slice in use a position: that of its mark, else the first of its profile that is free."""
-        if not any(share.n_gpus == 0 for _, job in running for share in job.shares):
-            return running
-        taken = {(share.node, share.gpu, share.start) for _, job in running for share in job.shares if share.gpu >= 0}
-        free = {
-            node.name: [
-                (at, instance.start, instance.profile)
-                for at, gpu in enumerate(node.gpus)
-                for instance in gpu.instances
-                if (node.name, at, instance.start) not in taken
-            ]
-            for node in nodes
-        }
-        answer = []
-        for key, job in running:
-            shares = []
-            for share in job.shares:
-                if share.n_gpus or share.gpu >= 0:
-                    shares.append(share)
-                    continue
-                spare = free.get(share.node, [])
-                found = next((place for place in spare if place[2] == self._profiles.get(key)), None)
-                if found is not None:
-                    spare.remove(found)
-                    shares.append(Share(share.node, 0, found[0], found[1]))
-            if shares:
-                placed = tuple(shares)
-                kept = job if placed == job.shares else RunningJob(job.request, job.start_s, placed, job.managed)
-                answer.append((key, kept))
-        return answer
+        return tuple(infos), said
 
     def _user(self, user_id: int) -> str:
         if user_id not in self._users:
@@ -287,9 +225,6 @@ class Translator:
             except KeyError:
                 self._users[user_id] = str(user_id)
         return self._users[user_id]
-
-
-_UNPLACED = -1
 
 
 def key_of(record: JobRecord) -> JobKey:
@@ -330,6 +265,54 @@ def may_start(record: JobRecord, part: PartitionRecord, now_s: float) -> bool:
     parked = marks.read_parked(record.admin_comment)
     begin_s = parked if parked is not None else record.eligible_s
     return begin_s <= now_s
+
+
+def _allowed(record: JobRecord, ask: asks.Ask, nodes: Sequence[NodeRecord]) -> tuple[str, ...] | None:
+    """Nodes that the job may ever use; None if there is none."""
+    cpus, memory_mb = asks.cpus_per_node(record, ask.n_nodes), asks.memory_per_node(record, ask.n_nodes)
+    own = own_nodes(record)
+    fitting = tuple(
+        node.name
+        for node in nodes
+        if node.name not in record.excluded_nodes
+        and (not own or node.name in own)
+        and asks.has_features(node, record.features)
+        and cpus <= node.n_cpus
+        and memory_mb <= node.memory_mb
+    )
+    return fitting or None
+
+
+def _placed(seated: Sequence[Seated], nodes: Sequence[NodeInfo]) -> list[RunningJob]:
+    """Give every slice in use a position: that of its mark, else the first of its profile that is free."""
+    if not any(share.n_gpus == 0 for seat in seated for share in seat.job.shares):
+        return [seat.job for seat in seated]
+    taken = {(share.node, share.gpu, share.start) for seat in seated for share in seat.job.shares if share.gpu >= 0}
+    free = {
+        node.name: [
+            (Share(node.name, 0, at, instance.start), instance.profile)
+            for at, gpu in enumerate(node.gpus)
+            for instance in gpu.instances
+            if (node.name, at, instance.start) not in taken
+        ]
+        for node in nodes
+    }
+    placed = []
+    for seat in seated:
+        shares: list[Share] = []
+        for share in seat.job.shares:
+            if share.n_gpus or share.gpu >= 0:
+                shares.append(share)
+                continue
+            spare = free.get(share.node, [])
+            found = next((place for place in spare if place[1] == seat.profile), None)
+            if found is not None:
+                spare.remove(found)
+                shares.append(found[0])
+        if shares:
+            same = tuple(shares) == seat.job.shares
+            placed.append(seat.job if same else replace(seat.job, shares=tuple(shares)))
+    return placed
 
 
 def _order(key: JobKey) -> tuple[float, int, int]:
