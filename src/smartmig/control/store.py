@@ -152,7 +152,7 @@ def migrate(engine: sa.Engine) -> int:
         present = connection.scalar(sa.select(sa.func.max(SCHEMA.c.version))) or 0
         if present > len(MIGRATIONS):
             raise AdapterError(
-                f"{_shown(engine.url)}: written by a newer smartmig (schema {present}, this one knows {len(MIGRATIONS)})"
+                f"{_shown(engine.url)}: schema {present} is from a newer smartmig; this one knows {len(MIGRATIONS)}"
             )
         change = Operations(MigrationContext.configure(connection))
         for version in range(present, len(MIGRATIONS)):
