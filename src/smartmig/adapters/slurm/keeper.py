@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from enum import Enum, auto
 
@@ -21,11 +22,14 @@ PERIOD_S = 1.0
 CALL_S = 10.0
 COOL_S, LONGEST_COOL_S = 5.0, 300.0
 """A job that could not start is left alone for so long, twice as long each time."""
+LONGEST_TURN_S = 60.0
+"""The same for a job that only Slurm can place, which has its turn so often at least."""
 BEHIND = 1_000_000
-"""Niceness of a job that is given back."""
+"""Niceness of such a job."""
 CURABLE = frozenset({"", "0", "None", "Priority", "Resources", "BeginTime", "Cleaning", "Dependency"})
 """Reasons for which Slurm may start a job by itself in a moment; for any other it is taken back after `HOPELESS_S`."""
 HOPELESS_S = 2.0
+"""sched/builtin looks at no job behind one that cannot start, so nothing may stand there for long."""
 
 log = logging.getLogger(__name__)
 
@@ -41,29 +45,32 @@ class Duty(Enum):
     park = auto()
     """it has dependencies, which Slurm looks at only while the job is not held"""
     take_back = auto()
-    """we started it, and it does not run: a limit, a licence, a node that went"""
+    """we started it or gave it back, and it does not run: a limit, a licence, a node that went, no room"""
     give_back = auto()
-    """only Slurm can place it"""
+    """only Slurm can place it, and it is its turn"""
 
 
-def duty_of(record: JobRecord, now_s: float, start_grace_s: float) -> Duty:
+def duty_of(record: JobRecord, now_s: float, start_grace_s: float, cooling: Mapping[JobKey, float]) -> Duty:
     comment, held = record.admin_comment, record.priority == 0
     if (
         record.state != JobState.PENDING
         or record.reason == HELD_BY_ADMIN
         or held_by_owner(record)
-        or marks.is_given_back(comment, record.submit_s)
         or not asks.asks_gpus(record)
         or (held and not marks.is_ours(comment))  # its owner held it before we came
     ):
         return Duty.not_ours
+    given_s = marks.read_given_back(comment, record.submit_s)
+    if given_s is not None and not held:
+        return Duty.take_back if now_s - given_s > HOPELESS_S else Duty.none
     mark = marks.read_start(comment)
     if mark is not None and mark.submit_s == record.submit_s and not held:
         patience_s = start_grace_s if record.reason in CURABLE else min(HOPELESS_S, start_grace_s)
         late = now_s - mark.at_s > patience_s and not record.dependency
         return Duty.take_back if late else Duty.none
-    if isinstance(asks.read_ask(record), str):
-        return Duty.give_back
+    if isinstance(asks.read_ask(record), str) and not record.dependency:
+        rests = cooling.get(key_of(record), 0.0) > now_s
+        return Duty.give_back if not rests else Duty.none if held else Duty.hold
     if marks.read_parked(comment) is not None:
         return Duty.none
     if record.dependency:
@@ -116,13 +123,14 @@ class Keeper:
         if found is not None:
             self._jobs = found
         n_ours = 0
+        cooling = self._cooling.untils()
         present: set[JobKey] = set()
         for record in self._jobs:
             if record.base_state != JobState.PENDING or self._partition not in record.partitions:
                 continue
-            present.update(keys_of(record))
-            duty = duty_of(record, time.time(), self._start_grace_s)
-            n_ours += duty not in (Duty.not_ours, Duty.give_back)
+            present.update((key_of(record), *keys_of(record)))
+            duty = duty_of(record, time.time(), self._start_grace_s, cooling)
+            n_ours += duty is not Duty.not_ours
             if duty in (Duty.none, Duty.not_ours):
                 continue
             left_s = end_s - time.monotonic()
@@ -138,15 +146,16 @@ class Keeper:
 
     def _do_duty(self, record: JobRecord, timeout_s: float) -> None:
         name, now_s = name_of(record), time.time()
-        match duty_of(record, now_s, self._start_grace_s):
+        match duty_of(record, now_s, self._start_grace_s, self._cooling.untils()):
             case Duty.take_back:
-                self._writes.hold(name, marks.HELD, True, timeout_s)
-                patience_s = self._cooling.leave(key_of(record), now_s, COOL_S, LONGEST_COOL_S)
+                started = marks.read_start(record.admin_comment) is not None
+                self._writes.hold(name, marks.HELD, started, timeout_s)
+                longest_s = LONGEST_COOL_S if started else LONGEST_TURN_S
+                patience_s = self._cooling.leave(key_of(record), now_s, COOL_S, longest_s)
                 log.warning("job %s did not start (%s) and is left alone for %g s", name, record.reason, patience_s)
             case Duty.give_back:
                 why = str(asks.read_ask(record))
-                # It must not block what we start later: Slurm's plain scheduler stops at the first that does not fit.
-                mark = marks.write_given_back(record.submit_s, why)
+                mark = marks.write_given_back(record.submit_s, now_s, why)
                 self._writes.release(name, Release(mark, own_nodes(record), nice=BEHIND), timeout_s)
                 log.warning("job %s is left to Slurm: %s", name, why)
             case Duty.park:
@@ -170,7 +179,6 @@ def release_all(reads: SlurmReads, writes: SlurmWrites, partition: str, timeout_
             or partition not in record.partitions
             or not marks.is_ours(comment)
             or comment == marks.LET_GO
-            or marks.is_given_back(comment, record.submit_s)
             or record.reason == HELD_BY_ADMIN
             or held_by_owner(record)
         ):

@@ -20,7 +20,7 @@ which the daemon moves to now. Followed by the start its owner asked for."""
 FAR_S = 4_000_000_000
 """the far future: the year 2096"""
 GIVEN_BACK = "smartmig given back"
-"""followed by the submission and why: such a job is Slurm's"""
+"""followed by the submission, when, and why: such a job is Slurm's for a moment"""
 LET_GO = "smartmig let go"
 """by the kill switch; ours again if we take over"""
 USER_HOLD = "[held by its owner]"
@@ -28,7 +28,7 @@ USER_HOLD = "[held by its owner]"
 
 _START = re.compile(r"smartmig start submit=(\d+) at=([0-9.]+) on=(\S+?)(?: own=(\S+))?")
 _PARKED = re.compile(PARKED + r" begin=(\d+)")
-_GIVEN = re.compile(GIVEN_BACK + r" submit=(\d+)")
+_GIVEN = re.compile(GIVEN_BACK + r" submit=(\d+) at=([0-9.]+)")
 _SHARE = re.compile(r"([^:/]+)(?::(\d+)|/(\d+)@(\d+))")
 
 
@@ -78,13 +78,14 @@ def read_parked(comment: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def write_given_back(submit_s: int, why: str) -> str:
-    return f"{GIVEN_BACK} submit={submit_s}: {why}"
+def write_given_back(submit_s: int, at_s: float, why: str) -> str:
+    return f"{GIVEN_BACK} submit={submit_s} at={at_s:.3f}: {why}"
 
 
-def is_given_back(comment: str, submit_s: int) -> bool:
+def read_given_back(comment: str, submit_s: int) -> float | None:
+    """When we gave the job back, if that was in this life of it."""
     found = _GIVEN.match(comment)
-    return found is not None and int(found[1]) == submit_s
+    return float(found[2]) if found is not None and int(found[1]) == submit_s else None
 
 
 def is_ours(comment: str) -> bool:

@@ -256,7 +256,7 @@ def may_start(record: JobRecord, part: PartitionRecord, now_s: float) -> bool:
     """Whether a pending job waits for nothing but a decision."""
     if record.state != JobState.PENDING or record.reason in (HELD_BY_ADMIN, NEVER) or record.dependency:
         return False
-    if held_by_owner(record) or marks.is_given_back(record.admin_comment, record.submit_s):
+    if held_by_owner(record):
         return False
     if record.priority == 0 and (record.reason != HELD_BY_USER or not marks.is_ours(record.admin_comment)):
         return False
