@@ -1,4 +1,4 @@
-"""`smartmig slurm`: put smartmig into a Slurm installation, take it out, or let go of every job at once."""
+"""`smartmig slurm`: put smartmig into a Slurm installation, and take it out."""
 
 from __future__ import annotations
 
@@ -64,25 +64,6 @@ def uninstall_(config: Config = "", dry_run: DryRun = False) -> None:
     for line in uninstall(paths):
         typer.echo(line)
     log("restart slurmctld for it to take effect: systemctl restart slurmctld")
-
-
-@app.command("release")
-def release_(
-    config: Config = "",
-    partition: Annotated[str, typer.Option(help="Left out: the one smartmig is installed for.")] = "",
-    as_json: Json = False,
-) -> None:
-    """The kill switch: Slurm schedules by itself again, and every job that smartmig holds is released."""
-    paths = Installed.find(config)
-    manifest = read_manifest(paths)
-    if manifest is None and not partition:
-        raise InputError(f"{paths.folder}: smartmig is not installed there; name the --partition to release")
-    name = partition or str(manifest["partition"] if manifest else "")
-    released = _release(paths, name)
-    if as_json:
-        print_json({"partition": name, "released": released, "off_file": str(paths.off_file)})
-        return
-    typer.echo(f"{released} held jobs released; partition {name} is Slurm's until smartmig takes over again")
 
 
 def _release(paths: Installed, partition: str) -> int:

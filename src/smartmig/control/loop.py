@@ -13,28 +13,18 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from smartmig.atomic import atomic_write
 from smartmig.control import in_flight
 from smartmig.control.books import Books
 from smartmig.control.journal import Journal
-from smartmig.control.pilot import Judged, Pilot
-from smartmig.control.wire import action_to_json, memory_to_json, outcome_to_json, plan_to_json
+from smartmig.control.pilot import Judged, Pilot, decision_body
+from smartmig.control.switch import Mode, throw_switch
+from smartmig.control.wire import memory_to_json, outcome_to_json
 from smartmig.errors import AdapterError
 from smartmig.ports import Connection
 from smartmig.types import ClusterState, Outcome, Plan, Start
-
-
-class Mode(StrEnum):
-    observe = "observe"
-    """look and write down"""
-    shadow = "shadow"
-    """decide and write down; the cluster schedules by itself"""
-    act = "act"
-    """in charge"""
 
 
 @dataclass(frozen=True)
@@ -118,6 +108,8 @@ class Loop:
         self.paused = self.killed = self.in_charge = False
         self.trouble = ""
         """why the last turn failed; empty = it did not"""
+        self.seen: ClusterState | None = None
+        """the newest observation"""
         self.turn: Turn | None = None
         self.refusals: deque[dict[str, Any]] = deque(maxlen=200)
         self._failures = 0
@@ -173,6 +165,7 @@ class Loop:
             self.counts.lost += 1
             self._say("error", {"what": f"job {key.job_id} was released and did not start", "key": list(key)})
         state = in_flight.overlaid(seen, self._pending)
+        self.seen = state
         self.journal.append_state(state)
         if self.mode is Mode.observe or self.paused:
             self._recovered()
@@ -335,30 +328,3 @@ class Loop:
             self.kill(f"kill file {self.kill_file}")
         elif not there and self.killed:
             self.revive("the kill file is gone")
-
-
-def decision_body(judged: Judged, mode: Mode, number: int, took_s: float, acts: bool) -> dict[str, Any]:
-    """A decision as the journal keeps it."""
-    body: dict[str, Any] = {
-        "n": number,
-        "mode": mode.value,
-        "acts": acts,
-        "wanted": plan_to_json(judged.wanted),
-        "plan": plan_to_json(judged.plan),
-        "refused": [
-            {"action": action_to_json(one.action) if one.action is not None else None, "why": one.why}
-            for one in judged.refused
-        ],
-        "took_s": took_s,
-    }
-    if judged.fallback:
-        body["fallback"] = judged.fallback
-    return body
-
-
-def throw_switch(kill_file: Path, why: str) -> None:
-    """Make the kill file; whoever sees it lets go."""
-    if not kill_file.exists():
-        kill_file.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(kill_file) as file:
-            file.write(f"{why}\n")

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 from smartmig.control.decide import Decider, LivePolicy
 from smartmig.control.guard import GuardMemory, GuardRules, Ranges, Refusal, Verdict, allowed, check
 from smartmig.control.memory import Memory
+from smartmig.control.switch import Mode
+from smartmig.control.wire import action_to_json, plan_to_json
 from smartmig.errors import SmartmigError
 from smartmig.types import ClusterState, JobKey, Plan
 
@@ -77,3 +80,22 @@ class Pilot:
     def carried_out(self, state: ClusterState, keys: Collection[JobKey]) -> None:
         """These starts, decided about that state, were accepted."""
         self.memory = self.decider.applied(state, self.memory, keys)
+
+
+def decision_body(judged: Judged, mode: Mode, number: int, took_s: float, acts: bool) -> dict[str, Any]:
+    """A decision as the journal keeps it."""
+    body: dict[str, Any] = {
+        "n": number,
+        "mode": mode.value,
+        "acts": acts,
+        "wanted": plan_to_json(judged.wanted),
+        "plan": plan_to_json(judged.plan),
+        "refused": [
+            {"action": action_to_json(one.action) if one.action is not None else None, "why": one.why}
+            for one in judged.refused
+        ],
+        "took_s": took_s,
+    }
+    if judged.fallback:
+        body["fallback"] = judged.fallback
+    return body

@@ -118,6 +118,8 @@ def install(changes: Changes) -> None:
     if had is None:
         with atomic_write(paths.conf_backup) as file:
             file.write(changes.before.text)
+        # Nobody is there yet to start what is held: holding begins when a daemon takes over.
+        paths.off_file.touch()
         site = _reads(paths.script)
         if site is not None and not site.startswith(OUR_SCRIPT):
             with atomic_write(paths.site_script) as file:
