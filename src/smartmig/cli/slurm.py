@@ -28,10 +28,11 @@ def install_(
     dry_run: DryRun = False,
     kick: Annotated[bool, typer.Option(help="The plug-in that lets Slurm look at a released job at once.")] = True,
     tune: Annotated[bool, typer.Option(help="SchedulerParameters that let Slurm look once a second.")] = True,
+    shim: Annotated[bool, typer.Option(help="The library that talks to Slurm directly; without it: scontrol.")] = True,
     as_json: Json = False,
 ) -> None:
     """Hold the partition's GPU jobs for smartmig: a submit script, a plug-in, a shim, and three lines of slurm.conf."""
-    changes = plan_install(Installed.find(config), partition, kick, tune)
+    changes = plan_install(Installed.find(config), partition, kick, tune, shim)
     nothing_new = changes.already_there
     if not dry_run:
         install(changes)

@@ -6,6 +6,7 @@ Fields are those of the nouns in `types.py`, unknown ones are refused, what has 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -50,7 +51,8 @@ def state_schema() -> dict[str, Any]:
 
 
 def _dump(adapter: TypeAdapter[Any], value: Any) -> Any:
-    return adapter.dump_python([value], mode="json", exclude_defaults=True)[0]
+    # Only written JSON has text for infinity; what stays in Python keeps the number.
+    return json.loads(adapter.dump_json([value], exclude_defaults=True))[0]
 
 
 def _load(adapter: TypeAdapter[Any], data: Any, where: str) -> Any:
@@ -163,7 +165,7 @@ def difference(before: ClusterState, after: ClusterState) -> dict[str, Any] | No
         if gone:
             made[f"{name}_gone"] = [list(key) for key in gone]
         if come:
-            made[name] = adapter.dump_python(come, mode="json", exclude_defaults=True)
+            made[name] = json.loads(adapter.dump_json(come, exclude_defaults=True))
     return made
 
 

@@ -51,7 +51,6 @@ def test_state__a_held_job_is_queued_with_what_it_asks() -> None:
     "changes",
     [
         {"dependency": "afterok:3(unfulfilled)"},
-        {"reason": "JobHeldAdmin"},
         {"comment": f"x {marks.USER_HOLD}"},
         {"admin_comment": ""},
         {"eligible_s": 3000},
@@ -171,7 +170,7 @@ def test_layouts__counts_that_fit_no_card_are_a_sentence() -> None:
         ({"admin_comment": "", "priority": 4}, Duty.hold),
         ({"admin_comment": marks.LET_GO, "priority": 4}, Duty.hold),
         ({"admin_comment": marks.write_start(900, 950.0, (Share("n1", 1),)), "priority": 4}, Duty.hold),
-        ({"reason": "JobHeldAdmin"}, Duty.not_ours),
+        ({"reason": "JobHeldAdmin"}, Duty.none),
         ({"comment": marks.USER_HOLD}, Duty.not_ours),
         ({"dependency": "afterok:3(unfulfilled)"}, Duty.park),
         ({"dependency": "afterok:3", "admin_comment": marks.write_parked(0), "priority": 4}, Duty.none),

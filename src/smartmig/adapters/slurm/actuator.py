@@ -62,8 +62,9 @@ class SlurmActuator:
         return tuple(outcomes[at] for at in range(len(plan)))
 
     def take_over(self, timeout_s: float) -> int:
-        if self._rules.off_file is not None:
-            self._rules.off_file.unlink(missing_ok=True)
+        if self._rules.off_file is None:
+            raise AdapterError("mode act needs the submit script; put it there with `smartmig slurm install`")
+        self._rules.off_file.unlink(missing_ok=True)
         self._end_keeper()
         keeper = Keeper(
             *self._open_both(), self._rules.partition, self._rules.start_grace_s, self._cooling, self._one_at_a_time

@@ -89,6 +89,8 @@ class TimedThread:
         self._thread.start()
 
     def call(self, work: Callable[[], Answer], timeout_s: float, what: str) -> Answer:
+        if self._closed:
+            raise SlurmSilence(f"the connection to slurmctld is closed ({what} not sent)")
         if self._late and not self._done.acquire(blocking=False):
             raise SlurmSilence(f"slurmctld still owes an answer to an earlier call ({what} not sent)")
         self._late = False

@@ -60,7 +60,7 @@ class Changes:
         return not self.diff and all(_reads(path) == text for path, text in self.files.items())
 
 
-def plan_install(paths: Installed, partition: str, kick: bool, tune: bool) -> Changes:
+def plan_install(paths: Installed, partition: str, kick: bool, tune: bool, shim: bool = True) -> Changes:
     """Look, and refuse what cannot work; nothing is written."""
     conf = SlurmConf.read(paths.conf)
     known = conf.partitions()
@@ -90,7 +90,7 @@ def plan_install(paths: Installed, partition: str, kick: bool, tune: bool) -> Ch
         "PARTITION": partition,
         "CONFIG": str(paths.config),
     }
-    builds = {paths.shim: ["smartmig_slurm.c", "-lslurm"]}
+    builds = {paths.shim: ["smartmig_slurm.c", "-lslurm"]} if shim else {}
     if kick:
         builds[paths.kick] = ["job_submit_smartmig_kick.c"]
     return Changes(

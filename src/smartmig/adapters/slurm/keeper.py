@@ -13,8 +13,8 @@ from smartmig.adapters.slurm import asks, marks
 from smartmig.adapters.slurm.calls import Release, SlurmReads, SlurmRefusal, SlurmSilence, SlurmWrites
 from smartmig.adapters.slurm.records import JobRecord
 from smartmig.adapters.slurm.source import Cooling
-from smartmig.adapters.slurm.states import HELD_BY_ADMIN, JobState
-from smartmig.adapters.slurm.translate import held_by_owner, key_of, keys_of, own_nodes
+from smartmig.adapters.slurm.states import JobState
+from smartmig.adapters.slurm.translate import held_by_others, key_of, keys_of, own_nodes
 from smartmig.errors import AdapterError
 from smartmig.types import JobKey
 
@@ -52,13 +52,7 @@ class Duty(Enum):
 
 def duty_of(record: JobRecord, now_s: float, start_grace_s: float, cooling: Mapping[JobKey, float]) -> Duty:
     comment, held = record.admin_comment, record.priority == 0
-    if (
-        record.state != JobState.PENDING
-        or record.reason == HELD_BY_ADMIN
-        or held_by_owner(record)
-        or not asks.asks_gpus(record)
-        or (held and not marks.is_ours(comment))  # its owner held it before we came
-    ):
+    if record.state != JobState.PENDING or held_by_others(record) or not asks.asks_gpus(record):
         return Duty.not_ours
     given_s = marks.read_given_back(comment, record.submit_s)
     if given_s is not None and not held:
@@ -179,8 +173,7 @@ def release_all(reads: SlurmReads, writes: SlurmWrites, partition: str, timeout_
             or partition not in record.partitions
             or not marks.is_ours(comment)
             or comment == marks.LET_GO
-            or record.reason == HELD_BY_ADMIN
-            or held_by_owner(record)
+            or held_by_others(record)
         ):
             continue
         left_s = end_s - time.monotonic()

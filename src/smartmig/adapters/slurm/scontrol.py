@@ -14,14 +14,11 @@ from pathlib import Path
 
 from smartmig.adapters.slurm.calls import Release, SlurmRefusal, SlurmSilence
 from smartmig.adapters.slurm.records import JobRecord, NodeRecord, PartitionRecord, ReservationRecord
-from smartmig.adapters.slurm.states import HELD_BY_USER
 from smartmig.errors import AdapterError
 
 _KEY = re.compile(r"(?:^| )([A-Z][A-Za-z]*(?:[:/][A-Za-z:/]+)?)=")
 _UNREACHABLE = ("Unable to contact slurm controller", "Connection refused", "Socket timed out", "Zero Bytes were")
 _HELD = re.compile(r"\(([0-9]+)\)")
-_REASONS = {"job_requeued_in_held_state": HELD_BY_USER}
-"""Where a description stands in for the reason."""
 _MEGABYTES = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}
 
 
@@ -111,7 +108,7 @@ class Scontrol:
             array_tasks="" if task.isdigit() else task.partition("%")[0],
             array_max_tasks=int(row.get("ArrayTaskThrottle", 0)),
             state=row["JobState"],
-            reason=_REASONS.get(row["Reason"], row["Reason"].partition(",")[0]),
+            reason=row["Reason"].partition(",")[0],
             partition=row["Partition"],
             priority=int(row["Priority"]),
             submit_s=_seconds(row["SubmitTime"]),

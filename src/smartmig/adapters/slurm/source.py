@@ -48,6 +48,7 @@ class SlurmSource:
         self._fresh = False
         self._static_s = 0.0
         self._load_s = 0.0
+        self._closed = threading.Event()
         self._said: frozenset[str] = frozenset()
 
     def observe(self, timeout_s: float) -> ClusterState:
@@ -64,7 +65,7 @@ class SlurmSource:
 
     def wait(self, timeout_s: float) -> bool:
         end_s = time.monotonic() + timeout_s
-        while True:
+        while not self._closed.is_set():
             begun_s = time.monotonic()
             try:
                 if self._look(max(end_s - begun_s, 1.0)):
@@ -72,18 +73,21 @@ class SlurmSource:
                     return True
             except AdapterError:
                 # `observe` finds out; meanwhile we do not knock faster than that.
-                time.sleep(min(0.2, max(end_s - time.monotonic(), 0.0)))
+                self._closed.wait(min(0.2, max(end_s - time.monotonic(), 0.0)))
             left_s = end_s - time.monotonic()
             if left_s <= 0:
-                return False
+                break
             # A controller with thousands of jobs is left alone for most of the time.
-            time.sleep(min(left_s, max(self._poll_s, 2.0 * self._load_s)))
+            self._closed.wait(min(left_s, max(self._poll_s, 2.0 * self._load_s)))
+        return False
 
     def nodes(self) -> dict[str, NodeRecord]:
         """As last seen, for those who act."""
         return {node.name: node for node in self._seen.nodes}
 
     def close(self) -> None:
+        """Also ends a `wait` on another thread."""
+        self._closed.set()
         self._reads.close()
 
     def _look(self, timeout_s: float) -> bool:

@@ -25,10 +25,8 @@ COMPLETING = "COMPLETING"
 
 HOLDING = frozenset({JobState.RUNNING, JobState.SUSPENDED})
 
-HELD_BY_ADMIN = "JobHeldAdmin"
-HELD_BY_USER = "JobHeldUser"
 NEVER = "DependencyNeverSatisfied"
-"""reasons of "JOB REASON CODES" of squeue(1) that keep a job from us"""
+"""of "JOB REASON CODES" of squeue(1)"""
 
 NODE_WORDS: dict[str, NodeState] = {
     # "NODE STATE CODES" of sinfo(1): the state itself ...

@@ -11,7 +11,7 @@ from smartmig.adapters.slurm import asks, marks
 from smartmig.adapters.slurm.cards import MigKnobs, layouts_of
 from smartmig.adapters.slurm.gres import total
 from smartmig.adapters.slurm.records import JobRecord, NodeRecord, PartitionRecord, ReservationRecord
-from smartmig.adapters.slurm.states import HELD_BY_ADMIN, HELD_BY_USER, NEVER, PARTITION_UP, JobState, node_state
+from smartmig.adapters.slurm.states import NEVER, PARTITION_UP, JobState, node_state
 from smartmig.errors import InputError
 from smartmig.hardware.model import gpu_model
 from smartmig.types import (
@@ -242,8 +242,12 @@ def keys_of(record: JobRecord) -> tuple[JobKey, ...]:
     return (key_of(record),)
 
 
-def held_by_owner(record: JobRecord) -> bool:
-    return record.priority == 0 and marks.USER_HOLD in record.comment
+def held_by_others(record: JobRecord) -> bool:
+    """By its owner or an operator, which the submit script notes, or by somebody before we came.
+
+    Slurm's own reason does not tell: the waiting tasks of an array get another when its limit keeps one of them back.
+    """
+    return record.priority == 0 and (marks.USER_HOLD in record.comment or not marks.is_ours(record.admin_comment))
 
 
 def own_nodes(record: JobRecord) -> tuple[str, ...]:
@@ -254,11 +258,7 @@ def own_nodes(record: JobRecord) -> tuple[str, ...]:
 
 def may_start(record: JobRecord, part: PartitionRecord, now_s: float) -> bool:
     """Whether a pending job waits for nothing but a decision."""
-    if record.state != JobState.PENDING or record.reason in (HELD_BY_ADMIN, NEVER) or record.dependency:
-        return False
-    if held_by_owner(record):
-        return False
-    if record.priority == 0 and (record.reason != HELD_BY_USER or not marks.is_ours(record.admin_comment)):
+    if record.state != JobState.PENDING or record.reason == NEVER or record.dependency or held_by_others(record):
         return False
     if part.max_min is not None and (record.limit_min is None or record.limit_min > part.max_min):
         return False

@@ -2,8 +2,8 @@
 -- Written by `smartmig slurm install`, removed by `smartmig slurm uninstall`.
 --
 -- This script runs under the controller's locks, so it only marks; deciding happens elsewhere. A job is held with
--- priority 0, and its administrator's comment says that it was us. Owners may hold and release their jobs as before:
--- their hold is a word in the job's own comment, because Slurm cannot tell our hold from theirs.
+-- priority 0, and its administrator's comment says that it was us. Owners and operators may hold and release jobs as
+-- before: their hold is a word in the job's own comment, because Slurm cannot tell our hold from theirs.
 
 local PARTITION = "@PARTITION@"
 local DAEMON_UID = @DAEMON_UID@
@@ -81,29 +81,34 @@ function slurm_job_modify(job, record, part_list, uid)
       local code = site_modify(job, record, part_list, uid)
       if code ~= slurm.SUCCESS then return code end
    end
-   if uid == 0 or uid == DAEMON_UID or switched_off() then return slurm.SUCCESS end
+   -- The daemon writes its mark with everything it does.
+   if switched_off() or job.admin_comment ~= nil then return slurm.SUCCESS end
+   local operator = uid == 0 or uid == DAEMON_UID
    local marked = string.find(record.admin_comment or "", "^smartmig ") ~= nil
    if not marked then
-      if job.partition ~= nil and names_ours(job.partition, part_list) and asks_gpus(record) then
-         return refuse(record, uid, "move into partition " .. PARTITION)
-      end
+      local moves = job.partition ~= nil and names_ours(job.partition, part_list) and asks_gpus(record)
+      if moves and not operator then return refuse(record, uid, "move into partition " .. PARTITION) end
       return slurm.SUCCESS
    end
-   if job.partition ~= nil and job.partition ~= record.partition then
-      return refuse(record, uid, "move out of partition " .. PARTITION)
-   end
-   if job.req_nodes ~= nil then return refuse(record, uid, "pin") end
-   local begins = job.begin_time ~= nil and job.begin_time ~= 0 and job.begin_time ~= slurm.NO_VAL
-   if begins and string.find(record.admin_comment, PARKED, 1, true) == 1 then
-      return refuse(record, uid, "set the start of")
+   if not operator then
+      if job.partition ~= nil and job.partition ~= record.partition then
+         return refuse(record, uid, "move out of partition " .. PARTITION)
+      end
+      if job.req_nodes ~= nil then return refuse(record, uid, "pin") end
+      local begins = job.begin_time ~= nil and job.begin_time ~= 0 and job.begin_time ~= slurm.NO_VAL
+      if begins and string.find(record.admin_comment, PARKED, 1, true) == 1 then
+         return refuse(record, uid, "set the start of")
+      end
    end
    if job.priority ~= slurm.NO_VAL and job.priority ~= nil then
       local comment = job.comment or record.comment or ""
       local asked = without_hold(comment)
+      local was_held = asked ~= comment
       if job.priority == 0 then asked = asked .. " " .. USER_HOLD end
-      -- An owner's release ends the owner's hold, and the job queues again; it does not start it.
-      job.priority = 0
-      if asked ~= comment then job.comment = asked end
+      -- Slurm takes an empty text for no change.
+      if asked ~= comment then job.comment = asked ~= "" and asked or " " end
+      -- A release ends the owner's hold, and the job queues again. Only an operator can start a job past smartmig.
+      if was_held or not operator then job.priority = 0 end
    end
    return slurm.SUCCESS
 end
