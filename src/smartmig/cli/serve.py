@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 import threading
@@ -105,6 +106,7 @@ def serve(
             "guard": asdict(rules),
         }
         loop = Loop(connection, pilot, book, settings, about, kill_place(kill_file))
+        _be_prompt()
         record = JsonLog(sys.stderr)
         loop.listener = record.hear
         record.say("info", "ready", adapter=adapter, mode=mode, journal=book.engine.url.render_as_string(True))
@@ -135,6 +137,15 @@ def _turn(loop: Any, turns: int) -> None:
 
     loop.listener = count
     loop.run()
+
+
+def _be_prompt() -> None:
+    """Threads that write and talk must not keep the deciding one waiting: by default each may for 5 ms on end, and a
+    full collection of everything imported takes longer than a decision."""
+    sys.setswitchinterval(2e-4)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 def _serve_api(loop: Any, policy: Any, fallback: Any, seed: int, host: str, port: int, record: Any, turns: int) -> None:

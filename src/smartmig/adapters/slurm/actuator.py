@@ -50,11 +50,14 @@ class SlurmActuator:
         self._one_at_a_time = threading.Lock()
         self._keeper: Keeper | None = None
         self._booked: dict[str, tuple[int, int]] = {}
+        self._seen: dict[int, JobRecord] = {}
+        self._acted_on: dict[JobKey, JobRecord] = {}
 
     def apply(self, plan: Plan, timeout_s: float) -> tuple[Outcome, ...]:
         end_s = time.monotonic() + timeout_s
         outcomes: dict[int, Outcome] = {}
-        self._booked = {}
+        self._booked, self._seen = {}, self._source.jobs()
+        self._acted_on = {key: seen for key, seen in self._acted_on.items() if self._seen.get(seen.job_id) is seen}
         for kind in (Stop, Repartition, Start):
             for at, action in enumerate(plan):
                 if isinstance(action, kind):
@@ -150,9 +153,17 @@ class SlurmActuator:
         return ""
 
     def _record(self, key: JobKey, timeout_s: float) -> JobRecord | str:
-        """The job as Slurm has it now, if it still is the same job."""
+        """The job as it was seen last, or, if we have acted on that before, as Slurm has it now; if it still is the
+        same job. A job that went or started meanwhile stays as it is: Slurm refuses to change the one, and a pin does
+        nothing to the other."""
         number, _, task = key.job_id.partition("_")
-        for record in self._writes.job(int(number), timeout_s):
+        seen = self._seen.get(int(number))
+        if seen is None or task or self._acted_on.get(key) is seen:
+            found = self._writes.job(int(number), timeout_s)
+        else:
+            found = (seen,)
+            self._acted_on[key] = seen
+        for record in found:
             same = not task or record.array_task_id == int(task)
             among_others = bool(task) and record.array_task_id is None and key in keys_of(record)
             if (same or among_others) and record.submit_s == key.submit_s:

@@ -7,7 +7,7 @@ import threading
 import time
 
 from smartmig.adapters.slurm.calls import SlurmReads
-from smartmig.adapters.slurm.records import NodeRecord, PartitionRecord
+from smartmig.adapters.slurm.records import JobRecord, NodeRecord, PartitionRecord
 from smartmig.adapters.slurm.translate import Snapshot, Translator
 from smartmig.errors import AdapterError
 from smartmig.types import ClusterState, JobKey
@@ -84,6 +84,10 @@ class SlurmSource:
     def nodes(self) -> dict[str, NodeRecord]:
         """As last seen, for those who act."""
         return {node.name: node for node in self._seen.nodes}
+
+    def jobs(self) -> dict[int, JobRecord]:
+        """As last seen."""
+        return {record.job_id: record for record in self._seen.jobs}
 
     def close(self) -> None:
         """Also ends a `wait` on another thread."""
