@@ -87,13 +87,13 @@ class Journal:
             while not self._waiting.empty() and len(items) < 1000:
                 items.append(self._waiting.get())
             going = None not in items
-            rows = [row for row in map(self._row, items) if row is not None]
-            if rows and not self.failed:
-                try:
+            try:
+                rows = [row for row in map(self._row, items) if row is not None]
+                if rows and not self.failed:
                     with refusing(self.engine.url), self.engine.begin() as connection:
                         connection.execute(RECORDS.insert(), rows)
-                except AdapterError as error:
-                    self.failed = str(error)
+            except Exception as error:  # whatever it is: a journal that cannot be written must be noticed
+                self.failed = str(error) if isinstance(error, AdapterError) else f"the journal failed: {error!r}"
             for item in items:
                 if isinstance(item, threading.Event):
                     item.set()

@@ -32,7 +32,7 @@ from smartmig.sim.mig.occupancy import set_usable
 from smartmig.sim.mig.plugged import rule_control, rule_key
 from smartmig.sim.mig.recut import recut
 from smartmig.sim.mig.run import rule_name
-from smartmig.sim.mig.world import Settings, class_bits, class_times, fresh_state, job_arrays, offered_classes
+from smartmig.sim.mig.world import Settings, class_bits, class_times, fresh_state, job_arrays
 from smartmig.types import (
     Action,
     ClusterState,
@@ -50,6 +50,8 @@ from smartmig.types import (
 
 OVERDUE_S = 1.0
 """A job that should be done by now is expected to end after this long."""
+
+NOBODY = JobRequest(JobKey("unknown", 0.0), 0)
 
 FOR_EVER_S = 1e9
 """How long someone unknown holds an instance."""
@@ -155,7 +157,7 @@ class MigDecider:
         self.ask = asking(f"{name}-{rule_name(policy.repartition)}", control, self.engine) if control else None
         self.jobs_table = MigTable()
         self._tables: dict[Any, Table] = {}
-        self._unknown: dict[tuple[Any, ...], JobRequest] = {}
+        self._unknown: dict[tuple[int, int], tuple[JobRequest, JobRequest]] = {}
 
     def decide(
         self, state: ClusterState, memory: Memory, n_events: int
@@ -198,7 +200,8 @@ class MigDecider:
         requests, slots, start_s = self._seated(state, table, cards)
         n_running = len(requests)
         requests += admitted(state, whole=False)
-        rows = self.jobs_table.columns[self.jobs_table.rows(requests)]
+        at = self.jobs_table.rows(requests)  # may make room for new columns
+        rows = self.jobs_table.columns[at]
         empty = np.zeros(len(requests), dtype="U1")
         jobs = Jobs(
             job_id=empty,
@@ -210,10 +213,10 @@ class MigDecider:
         )
         run_s = class_times(jobs, table.cuts, self.settings)
         _refuse_models(run_s, requests, table)
-        offered = offered_classes(table.cuts, table.reachable)
+        offered = table.offered
         for card in cards:
             for one in card.instances:
-                offered |= 1 << table.class_of[card.model, one.profile]
+                offered |= 1 << table.class_of[card.model.id, one.profile]
         home = (class_bits(run_s) & offered) != 0
         home[:n_running] = True
         if not home.all():
@@ -251,24 +254,23 @@ class MigDecider:
                 slot = index * SLOTS + start
                 if start in present[index] and slot not in taken:
                     taken.add(slot)
-                    nobody = JobRequest(JobKey("unknown", 0.0), 0)
-                    requests.append(self._holder(nobody, card, present[index][start], table))
+                    requests.append(self._holder(NOBODY, card, present[index][start], table))
                     slots.append(slot)
                     start_s.append(state.time_s)
         return requests, slots, start_s
 
     def _holder(self, request: JobRequest, card: Card, profile: str, table: Table) -> JobRequest:
         """The request itself, or one that fits where the job is: clusters put jobs where we would not."""
-        column = table.column_of[card.model, profile]
+        column = table.column_of[card.model.id, profile]
         if len(request.run_s) == 5 and math.isfinite(request.run_s[column]):
             return request
         key = (id(request), column)
         if key not in self._unknown:
             known_s = request.limit_s if math.isfinite(request.limit_s) else FOR_EVER_S
             run_s = tuple(known_s if at == column else math.inf for at in range(5))
-            self._unknown[key] = JobRequest(request.key, 0, run_s=run_s)
-            self.jobs_table.requests.append(request)  # keeps its id its own
-        return self._unknown[key]
+            # The request is kept, so that its id stays its own.
+            self._unknown[key] = (JobRequest(request.key, 0, run_s=run_s), request)
+        return self._unknown[key][0]
 
     def _fill(
         self,
@@ -284,9 +286,9 @@ class MigDecider:
         arrays.slot["slice_class"] = arrays.slot["wanted_class"] = -1
         for gpu, card in enumerate(cards):
             for one in card.instances:
-                arrays.slot["slice_class"][gpu * SLOTS + one.start] = table.class_of[card.model, one.profile]
+                arrays.slot["slice_class"][gpu * SLOTS + one.start] = table.class_of[card.model.id, one.profile]
             for start, profile in card.goal:
-                arrays.slot["wanted_class"][gpu * SLOTS + start] = table.class_of[card.model, profile]
+                arrays.slot["wanted_class"][gpu * SLOTS + start] = table.class_of[card.model.id, profile]
             arrays.gpu["config"][gpu] = table.config_of(card)
             arrays.gpu["draining"][gpu] = card.goal != card.layout
         arrays.tally[AT_CONFIG:] = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from smartmig.hardware.cuts import CutTable, cut_table
 from smartmig.hardware.layouts import can_add, configurations, multiset
 from smartmig.hardware.model import GpuModel, gpu_model
 from smartmig.policy.view import World
-from smartmig.sim.mig.world import Settings, build_world
+from smartmig.sim.mig.world import Settings, build_world, offered_classes
 from smartmig.types import SLICE_SIZES, ClusterState, Floats, Instance, JobRequest, Layout, NodeState, Placement
 
 if TYPE_CHECKING:
@@ -69,13 +70,15 @@ class Table:
     world: World
     knobs: Floats
     """of the repartition rule; scratch included, so copy them"""
-    reachable: tuple[int, ...]
-    class_of: dict[tuple[GpuModel, str], int]
-    column_of: dict[tuple[GpuModel, str], int]
-    configs: dict[tuple[GpuModel, Layout], int]
+    offered: int
+    """slice classes (bits) of the configurations the rule may ask for"""
+    class_of: dict[tuple[str, str], int]
+    """by ids of card and profile: hashing a whole card takes longer than deciding"""
+    column_of: dict[tuple[str, str], int]
+    configs: dict[tuple[str, Layout], int]
 
     def config_of(self, card: Card) -> int:
-        at = (card.model, card.goal)
+        at = (card.model.id, card.goal)
         if at not in self.configs:
             self.configs[at] = self.cuts.config_of(self.cuts.models.index(card.model), card.goal)
         return self.configs[at]
@@ -91,20 +94,28 @@ def table_of(cards: list[Card], known: dict[Any, Table], policy: MigPolicy, sett
             known.clear()
         cuts = cut_table(gpus, layouts)
         world = build_world(cuts, policy.placement, settings, policy.repartition.counted)
-        names = {(cuts.models[model], profile.name): at for at, (model, profile) in enumerate(cuts.classes)}
-        columns = {(cuts.models[m], profile.name): SLICE_SIZES.index(profile.compute) for m, profile in cuts.classes}
+        named = [(cuts.models[model].id, profile) for model, profile in cuts.classes]
+        names = {(model, profile.name): at for at, (model, profile) in enumerate(named)}
+        columns = {(model, profile.name): SLICE_SIZES.index(profile.compute) for model, profile in named}
         knobs = policy.repartition.knobs(cuts, world) if type(policy.repartition).control else np.zeros(1)
-        known[key] = Table(cuts, world, knobs, policy.repartition.reachable(cuts), names, columns, {})
+        offered = offered_classes(cuts, policy.repartition.reachable(cuts))
+        known[key] = Table(cuts, world, knobs, offered, names, columns, {})
     return known[key]
 
 
 def _entry(card: Card) -> Layout:
-    usual = configurations(card.model)
-    profiles = {placement.profile for layout in usual for placement in layout}
-    if any(one.profile not in profiles for one in card.instances):
-        return card.layout
-    names = multiset(card.model, card.goal)
-    return usual[0] if any(multiset(card.model, layout) == names for layout in usual) else card.goal
+    return _table_entry(card.model.id, card.layout, card.goal)
+
+
+@lru_cache(maxsize=4096)
+def _table_entry(model_id: str, layout: Layout, goal: Layout) -> Layout:
+    model = gpu_model(model_id)
+    usual = configurations(model)
+    profiles = {placement.profile for cut in usual for placement in cut}
+    if any(one.profile not in profiles for one in layout):
+        return layout
+    names = multiset(model, goal)
+    return usual[0] if any(multiset(model, cut) == names for cut in usual) else goal
 
 
 def towards(card: Card, target: Layout, held: set[int]) -> Layout:

@@ -51,8 +51,13 @@ def state_schema() -> dict[str, Any]:
 
 
 def _dump(adapter: TypeAdapter[Any], value: Any) -> Any:
-    # Only written JSON has text for infinity; what stays in Python keeps the number.
-    return json.loads(adapter.dump_json([value], exclude_defaults=True))[0]
+    return _dump_all(adapter, [value])[0]
+
+
+def _dump_all(adapter: TypeAdapter[Any], values: list[Any]) -> list[Any]:
+    # Through text: only there infinity and nan become strings.
+    made: list[Any] = json.loads(adapter.dump_json(values, exclude_defaults=True))
+    return made
 
 
 def _load(adapter: TypeAdapter[Any], data: Any, where: str) -> Any:
@@ -165,7 +170,7 @@ def difference(before: ClusterState, after: ClusterState) -> dict[str, Any] | No
         if gone:
             made[f"{name}_gone"] = [list(key) for key in gone]
         if come:
-            made[name] = json.loads(adapter.dump_json(come, exclude_defaults=True))
+            made[name] = _dump_all(adapter, come)
     return made
 
 
