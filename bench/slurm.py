@@ -82,8 +82,14 @@ def journal(site: Site, kind: str) -> list[dict[str, Any]]:
         return [json.loads(body) for (body,) in file.execute(query, (kind,))]
 
 
-def decision_ms(site: Site) -> np.ndarray:
-    return np.array([1e3 * body["took_s"] for body in journal(site, "decision") if "took_s" in body])
+def decision_row(site: Site, queued: str) -> Row:
+    """Processor time, because other people's work on this machine is not ours; the clock's time beside it."""
+    bodies = [body for body in journal(site, "decision") if "cpu_s" in body]
+    cpu, wall = (1e3 * np.array([body[name] for body in bodies]) for name in ("cpu_s", "took_s"))
+    p99 = float(np.quantile(cpu, 0.99))
+    detail = f"processor time of {cpu.size} decisions, {queued}, p50 {np.median(cpu):.2f} ms; by the clock p50 "
+    detail += f"{np.median(wall):.2f}, p99 {np.quantile(wall, 0.99):.2f} ms"
+    return Row(f"decision, p99, {queued}", p99, "ms", "<= 1", p99 <= 1.0, detail)
 
 
 def submit(rig: SlurmRig, options: list[str], script: str) -> list[int]:
@@ -114,11 +120,12 @@ def release_ms(kick: bool, n_jobs: int) -> np.ndarray:
         connection = Slurm(partition=PARTITION, config=str(rig.etc)).open()
         paths = Installed.find(str(rig.etc))
         probe = LibSlurm(load_shim(paths.shim, paths.conf), "probe")
-        took = []
+        took, rng = [], random.Random(0)
         try:
             connection.actuator.take_over(10)
             for at in range(n_jobs + 1):
                 (job,) = submit(rig, ["--gres=gpu:1 @"], "#!/bin/sh\nsleep 0.2\n")
+                time.sleep(rng.random())  # at no particular moment of Slurm's own beat
                 request = connection.source.observe(10).queued[-1]
                 begun_s = time.perf_counter()
                 (outcome,) = connection.actuator.apply((Start(request.key, (Share(f"node{1 + at % 7}", 1),)),), 10)
@@ -134,7 +141,7 @@ def release_ms(kick: bool, n_jobs: int) -> np.ndarray:
 
 
 def latency(kick: bool) -> Row:
-    took = release_ms(kick, 60 if kick else 20)
+    took = release_ms(kick, 40)
     limit = 20.0 if kick else 1000.0
     p50 = float(np.median(took))
     detail = f"{took.size} jobs, p90 {np.quantile(took, 0.9):.1f} ms, max {took.max():.1f} ms"
@@ -154,22 +161,12 @@ def rate() -> list[Row]:
         site.rig.wait(lambda: len(controller_log(site.rig)[1]) > n_jobs, 180, site.tail())
         site.stop()
         starts = np.sort([at_s for _, _, at_s in controller_log(site.rig)[1]])[1:]
-        took = decision_ms(site)
+        decision = decision_row(site, f"up to {n_jobs} jobs queued")
     span_s = float(starts[-1] - starts[0])
     per_s = n_jobs / span_s
     best = int(max(np.searchsorted(starts, at_s + 1.0) - at for at, at_s in enumerate(starts)))
-    p99 = float(np.quantile(took, 0.99))
-    return [
-        Row("dispatches", per_s, "1/s", ">= 100", per_s >= 100, f"{n_jobs} jobs in {span_s:.1f} s, best second {best}"),
-        Row(
-            "decision, p99, deep queue",
-            p99,
-            "ms",
-            "",
-            True,
-            f"{took.size} decisions, up to {n_jobs} jobs queued, p50 {np.median(took):.2f} ms, max {took.max():.1f} ms",
-        ),
-    ]
+    detail = f"{n_jobs} jobs in {span_s:.1f} s, best second {best}"
+    return [Row("dispatches", per_s, "1/s", ">= 100", per_s >= 100, detail), decision]
 
 
 @dataclass
@@ -309,7 +306,7 @@ def against_slurm() -> list[Row]:
     own: dict[str, tuple[float, float]] = {}
     for scheduler in ("builtin", "backfill"):
         for name, parameters in (("as shipped", ""), ("tuned", TUNED)):
-            with SlurmRig(RigSpec(scheduler, parameters)) as rig:
+            with SlurmRig(RigSpec(scheduler, parameters, 8, 0)) as rig:
                 (first,) = submit(rig, ["--gres=gpu:1 @"], "#!/bin/true\n")
                 rig.wait(lambda rig=rig, first=first: str(first) in {job for job, _, _ in controller_log(rig)[1]})
                 own[f"{scheduler}, {name}"] = mean_wait(rig, options, script)
@@ -318,17 +315,15 @@ def against_slurm() -> list[Row]:
     rows = []
     for selection in ("fcfs", "sjf"):
         policy = ("--selection", selection, "--allocation", "best-fit", "--backfill", "easy")
-        with slurm_site(policy=policy) as site:
+        with slurm_site(RigSpec(n_gpu_nodes=8, n_mig_nodes=0), policy) as site:
             warm(site)
             wait_s, span_s = mean_wait(site.rig, options, script)
             site.stop()
-            took = decision_ms(site)
+            decision = decision_row(site, "up to 200 jobs queued")
         detail = f"last start after {span_s:.1f} s; Slurm's own: {slurms} s"
         name = f"mean wait of 200 jobs, {selection} with EASY"
         rows.append(Row(name, wait_s, "s", f"<= {best:.2f}", wait_s <= best, detail))
-    p99 = float(np.quantile(took, 0.99))
-    detail = f"{took.size} decisions, up to 200 jobs queued, p50 {np.median(took):.2f} ms, max {took.max():.1f} ms"
-    return [Row("decision, p99", p99, "ms", "<= 1", p99 <= 1.0, detail), *rows]
+    return [decision, *rows]
 
 
 PARTS: dict[str, Callable[[], list[Row]]] = {

@@ -44,7 +44,19 @@ class Site:
 
     def start(self, mode: str = "act", wait: bool = True, knobs: str = "") -> None:
         environment = {**os.environ, "SMARTMIG_HOME": str(self.home)}
-        command = [str(SMARTMIG), "serve", "--no-api", "--adapter", self.adapter + knobs, "--mode", mode]
+        # As the systemd unit does.
+        command = [
+            "nice",
+            "-n",
+            "-10",
+            str(SMARTMIG),
+            "serve",
+            "--no-api",
+            "--adapter",
+            self.adapter + knobs,
+            "--mode",
+            mode,
+        ]
         with self.log.open("ab") as log:
             self.daemon = subprocess.Popen(
                 [*command, "--period", "1", *self.policy],

@@ -87,7 +87,8 @@ def serve(
     names = PolicyNames.parse(selection, allocation, backfill, placement, repartition)
     connection = open_adapter(adapter)
     settings = LoopSettings(mode=Mode(mode), period_s=period)
-    worlds = worlds_of(connection.source.observe(settings.observe_timeout_s))
+    first = connection.source.observe(settings.observe_timeout_s)
+    worlds = worlds_of(first)
     policy, fallback = names.policy(worlds), FALLBACK.policy(worlds)
     rules = GuardRules(max_wait_s=max_wait)
     ranges = trained_ranges(policy)
@@ -106,6 +107,7 @@ def serve(
             "guard": asdict(rules),
         }
         loop = Loop(connection, pilot, book, settings, about, kill_place(kill_file))
+        pilot.warm_up(first)
         _be_prompt()
         record = JsonLog(sys.stderr)
         loop.listener = record.hear

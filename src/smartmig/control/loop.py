@@ -174,9 +174,9 @@ class Loop:
         return self._decide(state)
 
     def _decide(self, state: ClusterState) -> Turn:
-        began_s = time.perf_counter()
+        began_s, cpu_s = time.perf_counter(), time.thread_time()
         judged = self.pilot.decide(state)
-        took_s = time.perf_counter() - began_s
+        took_s, cpu_s = time.perf_counter() - began_s, time.thread_time() - cpu_s
         self._wake_s = judged.wake_s
         counts = self.counts
         counts.decisions += 1
@@ -185,7 +185,7 @@ class Loop:
         counts.fallbacks += bool(judged.fallback)
         acts = self.mode is Mode.act and self.in_charge and not self.killed and bool(judged.plan)
         number = counts.decisions
-        body = decision_body(judged, self.mode, number, took_s, acts)
+        body = decision_body(judged, self.mode, number, took_s, acts) | {"cpu_s": cpu_s}
         if judged.wanted or judged.plan or judged.refused:
             self.journal.append("decision", state.time_s, body)
         else:
