@@ -204,14 +204,14 @@ def burst() -> list[Row]:
     """2,000 jobs of one to four GPUs; the daemon and the controller are killed meanwhile."""
     n_jobs, n_daemon, n_controller = 2000, 50, 5
     rng = random.Random(1)
-    note = "#!/bin/sh\necho $SLURM_JOB_ID $SLURMD_NODENAME >> %s/noted\nsleep 0.$((SLURM_JOB_ID % 10))\n"
+    note = "#!/bin/sh\necho $SLURM_JOB_ID $SLURMD_NODENAME >> FOLDER/noted\nsleep 0.$((SLURM_JOB_ID % 10))\n"
     with slurm_site() as site:
         rig = site.rig
         warm(site)
         site.stop()
         site.off_file.unlink()
         sizes = rng.choices([1, 2, 3, 4], [6, 3, 1, 2], k=n_jobs)
-        jobs = submit(rig, [f"--gres=gpu:{size} --time=5 @" for size in sizes], note % rig.jobs)
+        jobs = submit(rig, [f"--gres=gpu:{size} --time=5 @" for size in sizes], note.replace("FOLDER", str(rig.jobs)))
         time.sleep(7)  # slurmctld has saved them all: what it loses from now on was not lost by itself
         begun_s = time.time()
         site.start(wait=False)

@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from smartmig.adapters.slurm import Slurm, Ways
 from smartmig.adapters.slurm.install import Changes, install, plan_install, read_manifest, uninstall
 from smartmig.adapters.slurm.keeper import release_all
 from smartmig.adapters.slurm.paths import Installed
+from smartmig.adapters.slurm.scontrol import Scontrol
 from smartmig.cli.console import Json, log, print_json
 from smartmig.errors import AdapterError, InputError
 
-RELEASE_S = 120.0
+RELEASE_S = 300.0
 
 app = typer.Typer(help="Connect smartmig to a Slurm cluster.", no_args_is_help=True)
 
@@ -68,13 +68,10 @@ def uninstall_(config: Config = "", dry_run: DryRun = False) -> None:
 
 
 def _release(paths: Installed, partition: str) -> int:
-    if paths.folder.exists():
-        paths.off_file.touch()
-    reads, writes = Ways(Slurm(partition=partition, config=str(paths.config))).both("release")
-    try:
-        return release_all(reads, writes, partition, RELEASE_S)
-    finally:
-        reads.close()
+    paths.off_file.touch()
+    # By its commands: Slurm's library ends the process over a configuration it does not like.
+    scontrol = Scontrol(paths.conf)
+    return release_all(scontrol, scontrol, partition, RELEASE_S)
 
 
 def _as_json(changes: Changes, dry_run: bool) -> dict[str, object]:
