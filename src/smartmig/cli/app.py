@@ -21,6 +21,7 @@ from smartmig.cli.replay import replay
 from smartmig.cli.reproduce import reproduce
 from smartmig.cli.serve import serve
 from smartmig.cli.simulate import simulate
+from smartmig.cli.train_ranges import ranges
 
 app = typer.Typer(
     help="Schedule jobs on partitioned (MIG) and whole GPUs: simulate, compare, learn, run live.",
@@ -60,5 +61,6 @@ app.add_typer(journal.app, name="journal")
 app.add_typer(token.app, name="token")
 app.add_typer(generate.app, name="generate")
 app.add_typer(trace.app, name="trace")
+train.app.command()(ranges)
 app.add_typer(train.app, name="train")
 app.add_typer(slurm.app, name="slurm")

@@ -49,9 +49,15 @@ SCHEMA = sa.Table("smartmig_schema", METADATA, sa.Column("version", sa.Integer, 
 
 
 def _make_journal(change: Operations) -> None:
-    columns = [column.copy() for column in RECORDS.columns]
-    change.create_table(RECORDS.name, *columns)
-    change.create_index("smartmig_journal_kind", RECORDS.name, ["kind", "seq"])
+    change.create_table(
+        "smartmig_journal",
+        sa.Column("seq", _ID, primary_key=True, autoincrement=True),
+        sa.Column("time_s", sa.Double, nullable=False),
+        sa.Column("session", sa.Text, nullable=False),
+        sa.Column("kind", sa.Text, nullable=False),
+        sa.Column("body", sa.Text, nullable=False),
+    )
+    change.create_index("smartmig_journal_kind", "smartmig_journal", ["kind", "seq"])
     if change.get_bind().dialect.name == "sqlite":
         for verb in ("UPDATE", "DELETE"):
             change.execute(
@@ -70,7 +76,15 @@ def _make_journal(change: Operations) -> None:
 
 
 def _make_tokens(change: Operations) -> None:
-    change.create_table(TOKENS.name, *[column.copy() for column in TOKENS.columns])
+    change.create_table(
+        "smartmig_tokens",
+        sa.Column("name", sa.Text, primary_key=True),
+        sa.Column("role", sa.Text, nullable=False),
+        sa.Column("salt", sa.Text, nullable=False),
+        sa.Column("digest", sa.Text, nullable=False),
+        sa.Column("made_s", sa.Double, nullable=False),
+        sa.Column("revoked_s", sa.Double),
+    )
 
 
 MIGRATIONS: tuple[Callable[[Operations], None], ...] = (_make_journal, _make_tokens)
