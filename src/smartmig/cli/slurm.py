@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
-from smartmig.adapters.slurm.install import Changes, install, plan_install, read_manifest, uninstall
+from smartmig.adapters.slurm.install import Changes, Wishes, install, plan_install, read_manifest, uninstall
 from smartmig.adapters.slurm.keeper import release_all
 from smartmig.adapters.slurm.paths import Installed
 from smartmig.adapters.slurm.scontrol import Scontrol
 from smartmig.cli.console import Json, log, print_json
+from smartmig.control.switch import Mode
 from smartmig.errors import AdapterError, InputError
 
 RELEASE_S = 300.0
@@ -29,10 +30,13 @@ def install_(
     kick: Annotated[bool, typer.Option(help="The plug-in that lets Slurm look at a released job at once.")] = True,
     tune: Annotated[bool, typer.Option(help="SchedulerParameters that let Slurm look once a second.")] = True,
     shim: Annotated[bool, typer.Option(help="The library that talks to Slurm directly; without it: scontrol.")] = True,
+    mode: Annotated[str, typer.Option(help="Of the daemon in the systemd unit: observe, shadow or act.")] = "shadow",
     as_json: Json = False,
 ) -> None:
     """Hold the partition's GPU jobs for smartmig: a submit script, a plug-in, a shim, and three lines of slurm.conf."""
-    changes = plan_install(Installed.find(config), partition, kick, tune, shim)
+    if mode not in list(Mode):
+        raise InputError(f"--mode: got '{mode}', allowed are {', '.join(Mode)}")
+    changes = plan_install(Installed.find(config), Wishes(partition, kick, tune, shim, mode))
     nothing_new = changes.already_there
     if not dry_run:
         install(changes)

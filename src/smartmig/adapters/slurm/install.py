@@ -60,19 +60,35 @@ class Changes:
         return not self.diff and all(_reads(path) == text for path, text in self.files.items())
 
 
-def plan_install(paths: Installed, partition: str, kick: bool, tune: bool, shim: bool = True) -> Changes:
+@dataclass(frozen=True)
+class Wishes:
+    """What to install."""
+
+    partition: str
+    kick: bool = True
+    """the plug-in that lets Slurm look at a released job at once"""
+    tune: bool = True
+    """SchedulerParameters that let it look once a second"""
+    shim: bool = True
+    """the library over libslurm; without it scontrol is used"""
+    mode: str = "shadow"
+    """of the daemon in the systemd unit"""
+
+
+def plan_install(paths: Installed, wishes: Wishes) -> Changes:
     """Look, and refuse what cannot work; nothing is written."""
+    partition = wishes.partition
     conf = SlurmConf.read(paths.conf)
     known = conf.partitions()
     if partition not in known:
         raise InputError(f"{paths.conf}: no partition '{partition}'. Known: {', '.join(known) or 'none'}.")
     _refuse_others(paths, conf, partition)
-    words = ("lua", "smartmig_kick") if kick else ("lua",)
+    words = ("lua", "smartmig_kick") if wishes.kick else ("lua",)
     settings = {"JobSubmitPlugins": with_words(conf.get("JobSubmitPlugins"), words)}
-    if kick:
+    if wishes.kick:
         folders = conf.get("PluginDir") or _plugin_dir()
         settings["PluginDir"] = ":".join(dict.fromkeys([*folders.split(":"), str(paths.plugins)]))
-    if tune:
+    if wishes.tune:
         settings["SchedulerParameters"] = with_tuning(conf.get("SchedulerParameters"))
     daemon_uid = _uid(conf.get("SlurmUser"))
     site = _reads(paths.script)
@@ -89,9 +105,12 @@ def plan_install(paths: Installed, partition: str, kick: bool, tune: bool, shim:
         "SMARTMIG": str(Path(sys.executable).with_name("smartmig")),
         "PARTITION": partition,
         "CONFIG": str(paths.config),
+        "UNIT": str(paths.unit),
+        "USER": conf.get("SlurmUser") or "root",
+        "MODE": wishes.mode,
     }
-    builds = {paths.shim: ["smartmig_slurm.c", "-lslurm"]} if shim else {}
-    if kick:
+    builds = {paths.shim: ["smartmig_slurm.c", "-lslurm"]} if wishes.shim else {}
+    if wishes.kick:
         builds[paths.kick] = ["job_submit_smartmig_kick.c"]
     return Changes(
         paths=paths,
