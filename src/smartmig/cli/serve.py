@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import signal
 import sys
@@ -182,8 +183,15 @@ def _serve_api(loop: Any, policy: Any, fallback: Any, seed: int, host: str, port
         finally:
             server.should_exit = True
 
+    def end(*_: Any) -> None:
+        server.should_exit = True
+        loop.stop()
+
+    # uvicorn's own handlers end the process with the signal, before the loop has let go.
+    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign, assignment]
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
     thread = threading.Thread(target=turn, name="loop")
-    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
     thread.start()
     try:
         _listen(server, host, record)
