@@ -187,7 +187,7 @@ class Monkey:
             if end.is_set():
                 return
             if victim == "daemon":
-                # Half of them in the middle of the start, the others in charge.
+                # Some while it starts, the others in charge.
                 time.sleep(self.rng.uniform(0.3, 4.0))
                 self.site.kill()
                 self.daemon_kills -= 1
@@ -205,7 +205,7 @@ def burst() -> list[Row]:
     n_jobs, n_daemon, n_controller = 2000, 50, 5
     rng = random.Random(1)
     note = "#!/bin/sh\necho $SLURM_JOB_ID $SLURMD_NODENAME >> FOLDER/noted\nsleep 0.$((SLURM_JOB_ID % 10))\n"
-    with slurm_site() as site:
+    with slurm_site(RigSpec(extra="MinJobAge=3600\n")) as site:
         rig = site.rig
         warm(site)
         site.stop()
@@ -235,8 +235,9 @@ def burst() -> list[Row]:
         ran = Counter(row[0] for row in rows)
         _, started = controller_log(rig)
         planned = planned_nodes(rig)
-        wrong = sum(planned.get(job, {node}) != {node} and node not in planned[job] for job, node in rows)
+        wrong = sum(node not in planned.get(job, set()) for job, node in rows)
         again = twice(started, monkey.killed_s)
+        assert sum(count - 1 for count in ran.values()) <= sum(again), "a job noted a start that slurmctld did not"
     lost = sum(str(job) not in ran for job in jobs)
     kills = (
         f"{n_daemon - monkey.daemon_kills} kill -9 of the daemon, {n_controller - monkey.controller_kills} of slurmctld"
@@ -247,7 +248,7 @@ def burst() -> list[Row]:
     return [
         Row("burst: jobs lost", lost, "jobs", "0", lost == 0 and enough, detail),
         Row("burst: started twice", again[0], "jobs", "0", again[0] == 0, forgot),
-        Row("burst: on the wrong node", wrong, "jobs", "0", wrong == 0, "against the node in the plan"),
+        Row("burst: on the wrong node", wrong, "jobs", "0", wrong == 0, "against the nodes of the plan"),
     ]
 
 

@@ -106,7 +106,7 @@ def test_document__works_line_by_line() -> None:
             follow(watch)
             job = 1
             rig.wait(started, what="Slurm starts the job itself")
-            assert "smartmig" not in rig.scontrol("show", "-o", "job", "1")
+            assert "AdminComment" not in rig.job(1)
             follow(look)
             follow(charge)
             job = 2
