@@ -149,23 +149,34 @@ def latency(kick: bool) -> Row:
     return Row(name, p50, "ms", f"<= {limit:g}", p50 <= limit, detail)
 
 
+def starts_per_s(rig: SlurmRig, n_jobs: int) -> tuple[float, int]:
+    """(over all of the last `n_jobs` starts, in the best second)."""
+    times = np.sort([at_s for _, _, at_s in controller_log(rig)[1]])[-n_jobs:]
+    best = max(np.searchsorted(times, at_s + 1.0) - at for at, at_s in enumerate(times))
+    return n_jobs / float(times[-1] - times[0]), int(best)
+
+
 def rate() -> list[Row]:
-    """As fast as it goes: 32 GPUs, jobs that end at once, a queue that is always full."""
-    n_jobs = 1500
+    """As fast as it goes: 32 GPUs, jobs that end at once, a queue that is always full; beside Slurm's own scheduler on
+    the same jobs, because two cores launch only so many."""
+    n_jobs = 1000
     with slurm_site(RigSpec(n_gpu_nodes=8, n_mig_nodes=0)) as site:
         warm(site)
         site.stop()
+        jobs = submit(site.rig, ["--hold --gres=gpu:1 @"] * n_jobs, "#!/bin/true\n")
+        for at in range(0, n_jobs, 100):
+            site.rig.scontrol("release", ",".join(map(str, jobs[at : at + 100])))
+        site.rig.wait(lambda: len(controller_log(site.rig)[1]) > n_jobs, 180)
+        own, own_best = starts_per_s(site.rig, n_jobs)
+        site.idle(60)
         site.off_file.unlink()
         submit(site.rig, ["--gres=gpu:1 @"] * n_jobs, "#!/bin/true\n")
         site.start()
-        site.rig.wait(lambda: len(controller_log(site.rig)[1]) > n_jobs, 180, site.tail())
+        site.rig.wait(lambda: len(controller_log(site.rig)[1]) > 2 * n_jobs, 180, site.tail())
         site.stop()
-        starts = np.sort([at_s for _, _, at_s in controller_log(site.rig)[1]])[1:]
-        decision = decision_row(site, f"up to {n_jobs} jobs queued")
-    span_s = float(starts[-1] - starts[0])
-    per_s = n_jobs / span_s
-    best = int(max(np.searchsorted(starts, at_s + 1.0) - at for at, at_s in enumerate(starts)))
-    detail = f"{n_jobs} jobs in {span_s:.1f} s, best second {best}"
+        per_s, best = starts_per_s(site.rig, n_jobs)
+        decision = decision_row(site, f"up to {n_jobs:,} jobs queued")
+    detail = f"{n_jobs} jobs, best second {best}; Slurm's own scheduler {own:.0f}, best second {own_best}"
     return [Row("dispatches", per_s, "1/s", ">= 100", per_s >= 100, detail), decision]
 
 

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -134,4 +133,3 @@ def slurm_site(spec: RigSpec | None = None, policy: tuple[str, ...] = (), start:
             if site.daemon is not None:
                 site.daemon.kill()
                 site.daemon.wait()
-            time.sleep(0)

@@ -30,10 +30,18 @@ def rig() -> Iterator[SlurmRig]:
         yield rig
 
 
-@pytest.fixture(params=["libslurm", "scontrol"])
-def connection(rig: SlurmRig, request: pytest.FixtureRequest) -> Iterator[Connection]:
+both_ways = pytest.mark.parametrize("via", ["libslurm", "scontrol"])
+
+
+@pytest.fixture
+def via() -> str:
+    return "libslurm"
+
+
+@pytest.fixture
+def connection(rig: SlurmRig, via: str) -> Iterator[Connection]:
     (rig.jobs / "ran.log").unlink(missing_ok=True)
-    connection = Slurm(partition=PARTITION, config=str(rig.etc), via=request.param).open()
+    connection = Slurm(partition=PARTITION, config=str(rig.etc), via=via).open()
     connection.source.observe(10)
     connection.actuator.take_over(10)
     yield connection
@@ -96,6 +104,7 @@ def test_both_ways__say_the_same(rig: SlurmRig) -> None:
     rig.wait(lambda: not rig.call(["squeue", "-a", "-h"]).strip())
 
 
+@both_ways
 def test_start__exactly_there_and_only_once(rig: SlurmRig, connection: Connection) -> None:
     job = rig.sbatch("--gres=gpu:2", seconds=1)
     (request,) = seen(connection, 1).queued
@@ -153,10 +162,11 @@ def layout(connection: Connection) -> Layout:
 SEVEN = cut(*((start, "1g.5gb") for start in range(7)))
 
 
+@both_ways
 def test_recut__only_where_free(rig: SlurmRig, connection: Connection) -> None:
     assert layout(connection) == SEVEN
     for _ in range(2):
-        rig.sbatch("--gres=mig:1g.5gb:1", seconds=4)
+        rig.sbatch("--gres=mig:1g.5gb:1", seconds=2)
     first, second = seen(connection, 2).queued
     places = [Share("node8", 0, 0, 0), Share("node8", 0, 0, 5)]
     outcomes = connection.actuator.apply((Start(first.key, places[:1]), Start(second.key, places[1:])), 10)

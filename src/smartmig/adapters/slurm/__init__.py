@@ -29,6 +29,8 @@ from smartmig.errors import InputError
 from smartmig.hardware.model import gpu_model
 from smartmig.ports import Connection
 
+N_WRITERS = 4
+"""Starts under way at a time."""
 WAYS = ("auto", "libslurm", "scontrol")
 
 
@@ -79,7 +81,8 @@ class Slurm:
             start_grace_s=self.start_grace_s,
             recut_command=tuple(shlex.split(self.recut_command)),
         )
-        actuator = SlurmActuator(ways.writes("actuator"), lambda: ways.both("keeper"), source, cooling, rules)
+        writers = [ways.writes(f"writer-{number}") for number in range(N_WRITERS)]
+        actuator = SlurmActuator(writers, lambda: ways.both("keeper"), source, cooling, rules)
         return Connection(source, actuator, WallClock())
 
 

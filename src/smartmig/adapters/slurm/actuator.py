@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +19,9 @@ from smartmig.adapters.slurm.source import Cooling, SlurmSource
 from smartmig.adapters.slurm.states import JobState
 from smartmig.adapters.slurm.translate import keys_of, own_nodes
 from smartmig.errors import AdapterError
-from smartmig.types import Action, JobKey, Outcome, Plan, Repartition, Share, Start, Stop
+from smartmig.types import JobKey, Outcome, Plan, Repartition, Share, Start, Stop
+
+NO_TIME = "there was no time left for it"
 
 
 @dataclass(frozen=True)
@@ -39,13 +43,17 @@ class SlurmActuator:
 
     def __init__(
         self,
-        writes: SlurmWrites,
+        writers: Sequence[SlurmWrites],
         open_both: Callable[[], tuple[SlurmReads, SlurmWrites]],
         source: SlurmSource,
         cooling: Cooling,
         rules: Rules,
     ) -> None:
-        self._writes, self._open_both, self._source = writes, open_both, source
+        self._writers, self._open_both, self._source = writers, open_both, source
+        self._free: queue.SimpleQueue[SlurmWrites] = queue.SimpleQueue()
+        for writer in writers:
+            self._free.put(writer)
+        self._pool = ThreadPoolExecutor(len(writers), thread_name_prefix="slurm-start")
         self._cooling, self._rules = cooling, rules
         self._one_at_a_time = threading.Lock()
         self._keeper: Keeper | None = None
@@ -55,13 +63,19 @@ class SlurmActuator:
 
     def apply(self, plan: Plan, timeout_s: float) -> tuple[Outcome, ...]:
         end_s = time.monotonic() + timeout_s
-        outcomes: dict[int, Outcome] = {}
         self._booked, self._seen = {}, self._source.jobs()
         self._acted_on = {key: seen for key, seen in self._acted_on.items() if self._seen.get(seen.job_id) is seen}
-        for kind in (Stop, Repartition, Start):
+        outcomes: dict[int, Outcome] = {}
+        for kind in (Stop, Repartition):
             for at, action in enumerate(plan):
                 if isinstance(action, kind):
                     outcomes[at] = self._try(action, end_s)
+        with self._one_at_a_time:
+            starts = [(at, action) for at, action in enumerate(plan) if isinstance(action, Start)]
+            ready = [(at, action, self._prepared(action, end_s)) for at, action in starts]
+            # Each call mostly waits for slurmctld, which takes several at a time.
+            done = self._pool.map(lambda one: self._release(one[1], one[2], end_s), ready)
+            outcomes |= {at: outcome for (at, _, _), outcome in zip(ready, done, strict=True)}
         return tuple(outcomes[at] for at in range(len(plan)))
 
     def take_over(self, timeout_s: float) -> int:
@@ -89,40 +103,56 @@ class SlurmActuator:
 
     def close(self) -> None:
         self._end_keeper()
-        self._writes.close()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        for writer in self._writers:
+            writer.close()
 
     def _end_keeper(self) -> None:
         if self._keeper is not None:
             self._keeper.stop()
             self._keeper = None
 
-    def _try(self, action: Action, end_s: float) -> Outcome:
+    def _try(self, action: Stop | Repartition, end_s: float) -> Outcome:
         begun_s = time.monotonic()
         left_s = end_s - begun_s
-        why = "there was no time left for it"
+        why = NO_TIME
         if left_s > 0:
             try:
-                match action:
-                    case Start():
-                        with self._one_at_a_time:
-                            why = self._start(action, left_s)
-                    case Stop():
-                        why = self._stop(action, left_s)
-                    case Repartition():
-                        why = recut(self._writes, action, self._rules.mig, self._rules.recut_command, left_s)
-            except SlurmSilence as error:
-                # Not the job's fault, and perhaps done all the same: the next observation tells.
-                return Outcome(action, done=False, why=str(error), took_s=time.monotonic() - begun_s)
+                if isinstance(action, Stop):
+                    why = self._stop(action, left_s)
+                else:
+                    why = recut(self._writers[0], action, self._rules.mig, self._rules.recut_command, left_s)
             except AdapterError as error:
                 why = str(error)
-            if why and isinstance(action, Start):
-                self._cooling.leave(action.key, time.time(), COOL_S, LONGEST_COOL_S)
         return Outcome(action, done=not why, why=why, took_s=time.monotonic() - begun_s)
 
-    # Each returns why it was not done, empty if it was.
+    def _release(self, action: Start, release: Release | Exception | str, end_s: float) -> Outcome:
+        """On a thread of the pool."""
+        begun_s = time.monotonic()
+        why: Exception | str = ""
+        if not isinstance(release, Release):
+            why = release
+        elif end_s <= begun_s:
+            why = SlurmSilence(NO_TIME)
+        else:
+            writer = self._free.get()
+            try:
+                writer.release(action.key.job_id, release, end_s - begun_s)
+            except AdapterError as error:
+                why = error
+            finally:
+                self._free.put(writer)
+        # Silence is not the job's fault, and perhaps it was done all the same: the next observation tells.
+        if why and not isinstance(why, SlurmSilence):
+            self._cooling.leave(action.key, time.time(), COOL_S, LONGEST_COOL_S)
+        return Outcome(action, done=not why, why=str(why), took_s=time.monotonic() - begun_s)
 
-    def _start(self, action: Start, timeout_s: float) -> str:
-        record = self._record(action.key, timeout_s)
+    def _prepared(self, action: Start, end_s: float) -> Release | Exception | str:
+        """How to let the job start; else why it must not."""
+        try:
+            record = self._record(action.key, max(end_s - time.monotonic(), 0.001))
+        except AdapterError as error:
+            return error
         if isinstance(record, str):
             return record
         if record.holds or record.base_state != JobState.PENDING:
@@ -134,22 +164,21 @@ class SlurmActuator:
         if why:
             return why
         parked = marks.read_parked(record.admin_comment) is not None
-        release = Release(
+        return Release(
             mark=marks.write_start(record.submit_s, time.time(), action.shares, own_nodes(record)),
             nodes=tuple(share.node for share in action.shares),
             partition=self._rules.partition if len(record.partitions) > 1 else "",
             begin_s=int(time.time()) if parked else 0,
         )
-        self._writes.release(action.key.job_id, release, timeout_s)
-        return ""
 
     def _stop(self, action: Stop, timeout_s: float) -> str:
+        """Why it was not done, empty if it was."""
         record = self._record(action.key, timeout_s)
         if isinstance(record, str):
             return record
         if record.base_state != JobState.RUNNING:
             return f"job {action.key.job_id} is {record.state}, not running"
-        self._writes.requeue_held(action.key.job_id, timeout_s)
+        self._writers[0].requeue_held(action.key.job_id, timeout_s)
         return ""
 
     def _record(self, key: JobKey, timeout_s: float) -> JobRecord | str:
@@ -159,7 +188,7 @@ class SlurmActuator:
         number, _, task = key.job_id.partition("_")
         seen = self._seen.get(int(number))
         if seen is None or task or self._acted_on.get(key) is seen:
-            found = self._writes.job(int(number), timeout_s)
+            found = self._writers[0].job(int(number), timeout_s)
         else:
             found = (seen,)
             self._acted_on[key] = seen
