@@ -8,9 +8,10 @@ from typing import Any
 from smartmig.adapters.simulated import SimulatedCluster, connect, gang_arrivals, mig_arrivals, mig_nodes, whole_nodes
 from smartmig.cli.live_policy import FALLBACK, PolicyNames
 from smartmig.control.guard import GuardRules
-from smartmig.control.journal import Journal
+from smartmig.control.journal import Journal, open_journal
 from smartmig.control.loop import Loop, LoopSettings
 from smartmig.control.pilot import Pilot
+from smartmig.control.replay import Replayed, replay
 from smartmig.control.switch import Mode
 from smartmig.types import GangJobs, Jobs
 
@@ -72,3 +73,10 @@ def turn_all(loop: Loop, cluster: SimulatedCluster, most: int = 10_000) -> None:
     loop.step()
     loop.journal.sync(30)
     assert not cluster.running
+
+
+def again(place: str, names: PolicyNames, worlds: tuple[str, ...]) -> Replayed:
+    def make(boot: dict[str, Any], memory: Any) -> Pilot:
+        return Pilot(names.policy(worlds), FALLBACK.policy(worlds), GuardRules(**boot["guard"]), 0, memory)
+
+    return replay(open_journal(place).records(), make)

@@ -55,7 +55,7 @@ def export(
     from smartmig.workload.jobs_csv import write_jobs
 
     prepare_place(out)
-    done = finished_jobs(_open(journal).records(kinds=("state",)))
+    done = finished_jobs(_open(journal).records(kinds=("state", "decision", "outcome")))
     whole = [one for one in done if one.request.n_gpus > 0]
     slices = [one for one in done if one.request.n_gpus == 0 and len(one.request.run_s) == 5]
     if not whole and not slices:

@@ -7,11 +7,12 @@ without a curve count none.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from smartmig.errors import SmartmigError
 from smartmig.hardware.model import GpuModel, gpu_model
-from smartmig.types import ClusterState, JobKey, JobRequest, NodeState, RunningJob
+from smartmig.types import Action, ClusterState, JobKey, JobRequest, NodeState, RunningJob, Start
 
 KEPT = 20_000
 """Finished jobs that are remembered for estimates."""
@@ -51,6 +52,11 @@ class Books:
     _load: tuple[float, float, float] = (0.0, 0.0, 0.0)  # watts, busy GPUs, GPUs as of the last observation
     _seen: set[JobKey] = field(default_factory=set)
     _running: dict[JobKey, RunningJob] = field(default_factory=dict)
+    _began: dict[JobKey, RunningJob] = field(default_factory=dict)
+
+    def began(self, jobs: Iterable[RunningJob]) -> None:
+        """Starts that the cluster accepted; a short job may be gone before anyone looks."""
+        self._began |= {job.request.key: job for job in jobs}
 
     def look(self, state: ClusterState) -> list[Finished]:
         """Add one observation; who has finished since the last one."""
@@ -65,12 +71,17 @@ class Books:
         running = {job.request.key: job for job in state.running if job.managed}
         seen = {request.key for request in state.queued} | set(running)
         self.n_submitted += len(seen - self._seen)
+        for key in list(self._began):
+            if key in running:
+                del self._began[key]
+            elif key not in seen:
+                running[key] = self._began.pop(key)
         for key, job in running.items():
             if key not in self._running:
                 self.n_started += 1
                 self.waited_s += max(0.0, job.start_s - key.submit_s)
         done = []
-        for key, job in self._running.items():
+        for key, job in (self._running | running).items():
             if key not in seen:
                 done.append(Finished(job.request, job.start_s, state.time_s))
         self.n_finished += len(done)
@@ -78,7 +89,7 @@ class Books:
             self.late_s += one.late_s
             self.n_late += one.late_s > 0
         self.finished.extend(done)
-        self._seen, self._running = seen, running
+        self._seen, self._running = seen, {key: job for key, job in running.items() if key in seen}
         return done
 
     @property
@@ -136,3 +147,13 @@ def known_card(name: str) -> GpuModel | None:
         return gpu_model(name) if name else None
     except SmartmigError:
         return None
+
+
+def begun_jobs(state: ClusterState, actions: Iterable[Action]) -> list[RunningJob]:
+    """The starts among these actions, decided about that state, as running jobs."""
+    starts = {action.key: action for action in actions if isinstance(action, Start)}
+    return [
+        RunningJob(request, state.time_s, starts[request.key].shares)
+        for request in state.queued
+        if request.key in starts
+    ]

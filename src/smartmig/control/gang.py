@@ -113,6 +113,8 @@ class GangDecider:
         self.table = GangTable()
         self._classes: dict[Any, Classes] = {}
         self._unknown: dict[tuple[str, int], JobRequest] = {}
+        self._left: list[JobRequest] = []
+        self._left_rows = self._rows_of_queue = np.zeros(0, dtype=np.int64)
 
     def decide(self, state: ClusterState, memory: Memory) -> tuple[list[Start], Memory, float]:
         """Starts, what to remember, and when to ask again though nothing happens (inf: never)."""
@@ -123,11 +125,12 @@ class GangDecider:
         rows = np.flatnonzero(laid.state.job["n_starts"][laid.n_running :] > 0) + laid.n_running
         rows = rows[np.argsort(laid.jobs.spec["rank"][rows], kind="stable")]
         starts = [Start(laid.requests[row].key, _shares(laid, row)) for row in rows.tolist()]
+        self._expect(laid, rows)
         wake_s = math.inf
         if laid.classes.world.backfill == CONSERVATIVE:
             memory = replace(memory, promises=_promises(laid))
             wake_s = float(laid.state.now["next_start_s"][0]) + memory.origin_s
-        return _in_shape(starts, state, laid), memory, wake_s
+        return _in_shape(starts, rows.tolist(), state, laid), memory, wake_s
 
     def lay_out(self, state: ClusterState, memory: Memory) -> tuple[Laid | None, Memory]:
         """The engine's arrays for this moment with its pass due; None when nothing can be decided."""
@@ -135,8 +138,13 @@ class GangDecider:
         if not nodes:
             return None, memory
         holders = self._holders(state, nodes)
-        requests = [holder.request for holder in holders] + admitted(state, whole=True)
-        rows = self.table.rows(requests)
+        queue = admitted(state, whole=True)
+        requests = [holder.request for holder in holders]
+        if self.table.forget(len(queue) + len(requests)):
+            self._left = []
+        self._rows_of_queue = self._queue_rows(queue)
+        rows = np.concatenate([self.table.rows(requests), self._rows_of_queue])
+        requests += queue
         columns = self.table.columns[rows]
         classes = self._classes_of(state, nodes, columns["wish"])
         memory = self._remember(state, memory, classes.world)
@@ -149,6 +157,22 @@ class GangDecider:
         if classes.world.usage_half_life_s > 0:  # seating charged the users once more
             laid = replace(laid, state=arrays._replace(user=user_table(memory)))
         return laid, memory
+
+    def _queue_rows(self, queue: list[JobRequest]) -> Ints:
+        """As `table.rows`; the queue is mostly what the last decision left of it, and telling that is quicker."""
+        n = len(self._left)
+        if n and queue[:n] == self._left:
+            return np.concatenate([self._left_rows, self.table.rows(queue[n:])])
+        return self.table.rows(queue)
+
+    def _expect(self, laid: Laid, started: Ints) -> None:
+        self._left = laid.requests[laid.n_running :]
+        for row in sorted((started - laid.n_running).tolist(), reverse=True):
+            del self._left[row]
+        if len(self._left) + started.size == self._rows_of_queue.size:
+            self._left_rows = np.delete(self._rows_of_queue, started - laid.n_running)
+        else:
+            self._left = []
 
     def _remember(self, state: ClusterState, memory: Memory, world: World) -> Memory:
         if world.usage_half_life_s > 0:
@@ -180,7 +204,7 @@ class GangDecider:
         return holders
 
     def _classes_of(self, state: ClusterState, nodes: tuple[NodeInfo, ...], wishes: Ints) -> Classes:
-        present = tuple(np.unique(wishes).tolist())
+        present = tuple(np.unique(wishes).tolist()) if len(self.table.wishes) != 1 else (0,)
         fenced = tuple(reservation.nodes for reservation in state.reservations)
         key = (tuple((n.name, n.n_gpus, n.gpu_model, n.switch, n.speed) for n in nodes), present, fenced)
         found = self._classes.get(key)
@@ -214,7 +238,7 @@ class GangDecider:
         models[:n_running] = -1
         accepts = (models[:, None] >> np.arange(len(classes.members)) & 1) == 1
         total = accepts @ classes.sizes[0]
-        fits = total >= columns["n_gpus"]
+        fits = (total >= columns["n_gpus"]) & (columns["n_gpus"] > 0)
         fits[:n_running] = True
         if not fits.all():
             requests = [requests[row] for row in np.flatnonzero(fits).tolist()]
@@ -326,18 +350,15 @@ def _promises(laid: Laid) -> dict[JobKey, Promise]:
     }
 
 
-def _in_shape(starts: list[Start], state: ClusterState, laid: Laid) -> list[Start]:
+def _in_shape(starts: list[Start], rows: list[int], state: ClusterState, laid: Laid) -> list[Start]:
     """Jobs that ask for a number of nodes get it: the engine knows one node, or whole ones and a rest.
 
     A start of another shape is laid anew if there is room; what comes after it in the plan waits for the next decision,
     which is due as soon as this one is seen.
     """
-    wanted = {request.key: request for request in laid.requests[laid.n_running :] if request.n_nodes > 0}
-    if not wanted:
-        return starts
-    for at, start in enumerate(starts):
-        request = wanted.get(start.key)
-        if request is None:
+    for at, (row, start) in enumerate(zip(rows, starts, strict=True)):
+        request = laid.requests[row]
+        if request.n_nodes == 0:
             continue
         each, rest = divmod(request.n_gpus, request.n_nodes)
         if rest == 0 and len(start.shares) == request.n_nodes and all(s.n_gpus == each for s in start.shares):
@@ -345,19 +366,15 @@ def _in_shape(starts: list[Start], state: ClusterState, laid: Laid) -> list[Star
         if rest:
             return starts[:at]
         room = _room(state, starts[:at])
-        allowed = {name for _, own in _granted(laid, request) for name in own}
+        models = int(laid.jobs.spec["models"][row])
+        granted = [own for bit, (_, own) in enumerate(laid.classes.members) if models >> bit & 1]
+        allowed = frozenset[str]().union(*granted)
         places = sorted((free, name) for name, free in room.items() if name in allowed and free >= each)
         if len(places) < request.n_nodes:
             return starts[:at]
         shares = tuple(Share(name, each) for _, name in places[: request.n_nodes])
         return [*starts[:at], Start(start.key, shares)]
     return starts
-
-
-def _granted(laid: Laid, request: JobRequest) -> list[tuple[str, frozenset[str]]]:
-    row = laid.requests.index(request, laid.n_running)
-    models = int(laid.jobs.spec["models"][row])
-    return [one for bit, one in enumerate(laid.classes.members) if models >> bit & 1]
 
 
 def _room(state: ClusterState, starts: list[Start]) -> dict[str, int]:

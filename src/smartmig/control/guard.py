@@ -124,7 +124,9 @@ def check(
     drifted = drift(features, ranges, rules.drift_margin)
     if drifted:
         return Verdict((), (Refusal(None, drifted),), drifted)
-    world = _Room(state)
+    if not plan:
+        return Verdict(())
+    world = _Room(state, {action.key for action in plan if isinstance(action, Start)})
     starving = _starving(plan, state, rules)
     passed: list[Action] = []
     refused: list[Refusal] = []
@@ -238,13 +240,24 @@ def _may_use(request: JobRequest, node: NodeInfo) -> bool:
     return not wanted or "" in models or bool(models & wanted)
 
 
+def _find(state: ClusterState, keys: set[JobKey]) -> dict[JobKey, JobRequest]:
+    """The queued jobs with these keys; most stand near the front, so looking stops with the last."""
+    found: dict[JobKey, JobRequest] = {}
+    for request in state.queued:
+        if len(found) == len(keys):
+            break
+        if request.key in keys:
+            found[request.key] = request
+    return found
+
+
 class _Room:
     """What is free, counted down as actions pass."""
 
-    def __init__(self, state: ClusterState) -> None:
+    def __init__(self, state: ClusterState, started: set[JobKey]) -> None:
         self.state = state
         self.node_of = {node.name: node for node in state.nodes}
-        self.queued = {request.key: request for request in state.queued}
+        self.queued = _find(state, started)
         self.running = {job.request.key: job for job in state.running}
         held: dict[str, int] = {}
         self.busy: set[tuple[str, int, int]] = set()

@@ -49,7 +49,11 @@ class Journal:
 
     def __init__(self, place: str) -> None:
         self.engine = open_store(place)
-        self._only = OnlyWriter(self.engine)
+        try:
+            self._only = OnlyWriter(self.engine)
+        except AdapterError:
+            self.engine.dispose()
+            raise
         self.session = secrets.token_hex(8)
         self.reader = JournalReader(self.engine)
         self._waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()

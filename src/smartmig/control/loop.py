@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from smartmig.control import in_flight
-from smartmig.control.books import Books
+from smartmig.control.books import Books, begun_jobs
 from smartmig.control.journal import Journal
 from smartmig.control.pilot import Judged, Pilot, decision_body
 from smartmig.control.switch import Mode, throw_switch
@@ -238,6 +238,7 @@ class Loop:
             self.counts.failed += len(outcomes) - len(done)
             self._pending = in_flight.refused(self._pending, outcomes)
             self.pilot.carried_out(state, started)
+            self.books.began(begun_jobs(state, done))
             self._say("outcome", {"n": number, "outcomes": [outcome_to_json(one) for one in outcomes]})
 
     def change_mode(self, mode: Mode, who: str) -> None:
@@ -307,10 +308,19 @@ class Loop:
         self.counts.errors += 1
         self._failures += 1
         self._say("error", {"what": why, "on_end": self._failures})
-        if self._failures == self.settings.max_failures and self.in_charge:
+        if self._failures % self.settings.max_failures == 0 and self.in_charge and self._can_let_go():
             self.kill(f"{self._failures} failed turns on end: {why}")
         # A cluster that is away is asked less and less often.
         self._stop.wait(min(5.0, 0.1 * 2**self._failures))
+
+    def _can_let_go(self) -> bool:
+        """A cluster that is away altogether cannot be given back; it is waited for, and then things go on."""
+        with self._acting:
+            try:
+                self.actuator.let_go(self.settings.observe_timeout_s)
+            except AdapterError:
+                return False
+        return True
 
     def _recovered(self) -> None:
         self._failures = 0

@@ -200,6 +200,7 @@ class MigDecider:
         requests, slots, start_s = self._seated(state, table, cards)
         n_running = len(requests)
         requests += admitted(state, whole=False)
+        self.jobs_table.forget(len(requests))
         at = self.jobs_table.rows(requests)  # may make room for new columns
         rows = self.jobs_table.columns[at]
         empty = np.zeros(len(requests), dtype="U1")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from smartmig.control.books import Books, Finished
+from smartmig.control.books import Books, Finished, begun_jobs
 from smartmig.control.journal import Record, States
 from smartmig.control.memory import Memory
 from smartmig.control.pilot import Pilot
@@ -101,7 +101,15 @@ def finished_jobs(records: Iterable[Record]) -> list[Finished]:
     """Every job of a journal that was seen to run and end."""
     states, books = States(), Books()
     done: list[Finished] = []
+    state: ClusterState | None = None
+    handed: dict[int, ClusterState] = {}
     for record in records:
         if record.kind == "state":
-            done += books.look(states.read(record))
+            state = states.read(record)
+            done += books.look(state)
+        elif record.kind == "decision" and record.body.get("acts") and state is not None:
+            handed[record.body["n"]] = state
+        elif record.kind == "outcome" and record.body["n"] in handed:
+            accepted = plan_from_json([one["action"] for one in record.body["outcomes"] if one["done"]])
+            books.began(begun_jobs(handed.pop(record.body["n"]), accepted))
     return done

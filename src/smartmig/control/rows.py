@@ -27,12 +27,17 @@ class JobTable:
         try:
             return np.fromiter(map(self.row_of.__getitem__, map(id, requests)), np.int64, len(requests))
         except KeyError:
-            if len(self.requests) > 4 * len(requests) + 4096:
-                self.requests, self.row_of = [], {}
             for request in requests:
                 if id(request) not in self.row_of:
                     self._add(request)
         return np.fromiter(map(self.row_of.__getitem__, map(id, requests)), np.int64, len(requests))
+
+    def forget(self, n_present: int) -> bool:
+        """Begin anew when most rows are of jobs long gone; whether it did, and all row numbers are void."""
+        if len(self.requests) <= 4 * n_present + 4096:
+            return False
+        self.requests, self.row_of = [], {}
+        return True
 
     def _add(self, request: JobRequest) -> None:
         at = len(self.requests)
@@ -45,7 +50,10 @@ class JobTable:
 
 def admitted(state: ClusterState, whole: bool) -> list[JobRequest]:
     """Queued jobs of one kind; where there are limits, only as many of a user or group as may run at once."""
-    queued = [request for request in state.queued if (request.n_gpus > 0) == whole]
+    if not whole or any(node.gpus for node in state.nodes):
+        queued = [request for request in state.queued if (request.n_gpus > 0) == whole]
+    else:
+        queued = list(state.queued)  # without MIG cards nobody asks for slices; who does is left out later
     if not state.limits:
         return queued
     left = {(limit.user, limit.group): limit.max_gpus for limit in state.limits}

@@ -100,6 +100,8 @@ def open_store(place: str, create: bool = True) -> sa.Engine:
     options: dict[str, Any] = {}
     if url.get_backend_name() == "postgresql":
         options = {"pool_pre_ping": True, "connect_args": {"connect_timeout": 10}}
+        if not create:
+            options = {"poolclass": sa.NullPool, "connect_args": {"connect_timeout": 10}}  # a look leaves nothing open
     else:
         options = {"connect_args": {"timeout": 30}}
     try:

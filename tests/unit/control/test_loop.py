@@ -9,16 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from live_cluster import gang_loop, mig_loop, turn_all
-from smartmig.cli.live_policy import FALLBACK, PolicyNames
+from live_cluster import again, gang_loop, mig_loop, turn_all
+from smartmig.cli.live_policy import PolicyNames
 from smartmig.control import in_flight
 from smartmig.control.decide import Decider
 from smartmig.control.effect import estimated, measured
 from smartmig.control.explain import explain
-from smartmig.control.guard import GuardRules
 from smartmig.control.journal import open_journal
-from smartmig.control.pilot import Pilot
-from smartmig.control.replay import Replayed, finished_jobs, replay
+from smartmig.control.replay import finished_jobs
 from smartmig.control.switch import Mode
 from smartmig.errors import AdapterError
 from smartmig.hardware.nodes import parse_nodes
@@ -31,13 +29,6 @@ from strategies import gang_policy, make_gangs
 JOBS = make_gangs(
     (0, 4, 30, 40), (0, 3, 20, 60), (1, 8, 10, 20), (2, 1, 5, 10), (3, 2, 50, 60), (4, 1, 5, 30), user="uvuvuv"
 )
-
-
-def again(place: Path, names: PolicyNames, worlds: tuple[str, ...]) -> Replayed:
-    def make(boot: dict[str, Any], memory: Any) -> Pilot:
-        return Pilot(names.policy(worlds), FALLBACK.policy(worlds), GuardRules(**boot["guard"]), 0, memory)
-
-    return replay(open_journal(str(place)).records(), make)
 
 
 @pytest.mark.parametrize("selection", ["fcfs", "multifactor"])
@@ -53,7 +44,7 @@ def test_loop__in_charge_runs_every_job_as_the_simulator_would(tmp_path: Path, s
         assert starts == {str(job): float(at) for job, at in zip(JOBS.job_id, run.start_s, strict=True)}
     assert len(cluster.ended) == len(JOBS)
     assert loop.counts.starts == len(JOBS)
-    report = again(tmp_path / "journal.db", names, ("gang",))
+    report = again(str(tmp_path / "journal.db"), names, ("gang",))
     assert (report.n_different, report.n_starts_now) == (0, len(JOBS))
     assert report.n_decisions == loop.counts.decisions
 
@@ -62,7 +53,7 @@ def test_replay__another_policy_differs_and_says_where(tmp_path: Path) -> None:
     loop, cluster = gang_loop(tmp_path, JOBS)
     turn_all(loop, cluster)
     loop.journal.close()
-    report = again(tmp_path / "journal.db", PolicyNames(selection="lcfs", backfill="none"), ("gang",))
+    report = again(str(tmp_path / "journal.db"), PolicyNames(selection="lcfs", backfill="none"), ("gang",))
     assert report.n_different > 0
     assert report.first_difference is not None
 
@@ -78,7 +69,7 @@ def test_loop__shadow_decides_and_touches_nothing(tmp_path: Path) -> None:
     kinds = [record.kind for record in open_journal(str(tmp_path / "journal.db")).records()]
     assert "outcome" not in kinds
     assert kinds.count("decision") == loop.counts.decisions
-    assert again(tmp_path / "journal.db", PolicyNames(), ("gang",)).n_different == 0
+    assert again(str(tmp_path / "journal.db"), PolicyNames(), ("gang",)).n_different == 0
 
 
 def test_loop__observe_only_looks(tmp_path: Path) -> None:
@@ -247,7 +238,7 @@ def test_mean_field__cuts_cards_beside_running_work(tmp_path: Path) -> None:
     assert loop.counts.cuts > 0
     assert loop.counts.failed == 0
     assert all("go back to the cut" in one["why"] or "was cut 12 times" in one["why"] for one in loop.refusals)
-    assert again(tmp_path / "journal.db", names, ("mig",)).n_different == 0
+    assert again(str(tmp_path / "journal.db"), names, ("mig",)).n_different == 0
     finished = list(loop.books.finished)
     assert loop.books.energy_j > 0
     effect = estimated(finished, loop.seen.nodes, names.policy(("mig",)))
