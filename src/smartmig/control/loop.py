@@ -314,11 +314,12 @@ class Loop:
         self._stop.wait(min(5.0, 0.1 * 2**self._failures))
 
     def _can_let_go(self) -> bool:
-        """A cluster that is away altogether cannot be given back; it is waited for, and then things go on."""
+        """A cluster that is away altogether cannot be given back: it is waited for, and then taken over again."""
         with self._acting:
             try:
                 self.actuator.let_go(self.settings.observe_timeout_s)
             except AdapterError:
+                self.in_charge = False
                 return False
         return True
 

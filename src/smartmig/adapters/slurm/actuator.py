@@ -86,7 +86,11 @@ class SlurmActuator:
         keeper = Keeper(
             *self._open_both(), self._rules.partition, self._rules.start_grace_s, self._cooling, self._one_at_a_time
         )
-        n_held = keeper.tend(timeout_s)
+        try:
+            n_held = keeper.tend(timeout_s)
+        except AdapterError:
+            keeper.stop()
+            raise
         keeper.start()
         self._keeper = keeper
         return n_held
