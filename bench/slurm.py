@@ -197,18 +197,27 @@ class Monkey:
         for victim in victims:
             if end.is_set():
                 return
+            if victim == "controller" or self.rng.random() < 0.5:
+                self.wait_in_charge()
+            time.sleep(self.rng.uniform(0.1, 2.0))
             if victim == "daemon":
-                # Some while it starts, the others in charge.
-                time.sleep(self.rng.uniform(0.3, 4.0))
                 self.site.kill()
                 self.daemon_kills -= 1
                 self.site.start(wait=False)
             else:
-                time.sleep(self.rng.uniform(0.3, 2.0))
                 self.killed_s.append(time.time())
                 self.site.rig.stop_controller(signal.SIGKILL)
                 self.controller_kills -= 1
                 self.site.rig.start_controller()
+
+    def wait_in_charge(self) -> None:
+        """Until the daemon that runs now has taken over: that is when it starts jobs."""
+        end_s = time.monotonic() + 20
+        while time.monotonic() < end_s:
+            said = self.site.log.read_text(errors="replace")
+            if said.rfind('"take over"') > said.rfind('"ready"'):
+                return
+            time.sleep(0.05)
 
 
 def burst() -> list[Row]:
