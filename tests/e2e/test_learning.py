@@ -103,9 +103,37 @@ def test_train__placement_is_found_resumed_and_used(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_train__joint_and_its_prices_are_found_resumed_and_used(folder: Path) -> None:
+    small = ("--gpus", "1xa100-40gb", "--multiplier", "1", "--pool", "2", "--validation-days", "1", "--days", "2")
+    turns = ("--siblings", "2", "--rounds", "1", "--cut-updates", "1", "--price-rounds", "1", "--price-days", "1")
+    turns += ("--candidates", "4", "--elite", "2")
+    done = smartmig(folder, "train", "joint", "-o", "pair.npz", *small, *turns, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["steps"] == 2
+    done = smartmig(folder, "train", "joint", "-o", "pair.npz", *small, *turns, "--resume")
+    assert done.returncode == 0, done.stderr
+    start = ("--start", "pair.npz", "--iterations", "1", "--siblings", "2")
+    done = smartmig(folder, "train", "prices", "-o", "prices-of-pair.npz", *small, *start, "--json")
+    assert done.returncode == 0, done.stderr
+    assert smartmig(folder, "generate", "day", "--multiplier", "1", "-o", "one.csv").returncode == 0
+    run = ("simulate", "--jobs", "one.csv", "--policy", "joint", "--gpus", "1xa100-40gb", "--json")
+    for own in ((), ("--policy-file", "pair.npz")):
+        done = smartmig(folder, *run, *own)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["policy"] == "joint"
+
+
 @pytest.mark.parametrize(
     ("args", "says"),
     [
+        (
+            ("simulate", "--jobs", "day.txt", "--policy", "joined"),
+            "--policy: no policy 'joined'. Did you mean 'joint'?",
+        ),
+        (("train", "prices", "-o", "x.npz", "--start", "nobody"), "nobody: no such policy file"),
+        (("train", "prices", "-o", "x.npz", "--start", "paper", "--noise", "0"), "--noise must be above 0"),
+        (("train", "joint", "-o", "x.npz", "--start", "none.npz"), "none.npz: no such policy file"),
+        (("train", "joint", "-o", "x.npz", "--rounds", "0"), "--rounds must be at least 1"),
         (("train", "repartition", "-o", "x.npz", "--days", "5", "--siblings", "2"), "--days must be a multiple"),
         (("train", "repartition", "-o", "x.npz", "--teacher", "static"), "never re-cuts"),
         (("train", "repartition", "-o", "x.npz", "--device", "tpu"), "--device: got 'tpu'"),

@@ -10,7 +10,7 @@ import typer
 
 from smartmig.cli import gang
 from smartmig.cli.console import Json, log, output, prepare_place, print_json, progress_bar
-from smartmig.cli.options import Layouts, PolicyFile, Recut, Speed, rule_spec, with_flags, with_policy_file
+from smartmig.cli.options import Layouts, PolicyFile, Recut, Speed, pair_of, rule_spec, with_flags, with_policy_file
 from smartmig.compare import BoundChoice, sample_days, with_seeds
 from smartmig.compare import compare as run_comparison
 from smartmig.errors import InputError, NoSliceFits
@@ -36,6 +36,9 @@ def compare(
         list[str] | None, typer.Option(help="Placement rule, id or id:knob=value,...; repeat for several.")
     ] = None,
     repartition: Annotated[list[str] | None, typer.Option(help="Repartition rule; repeat for several.")] = None,
+    policy: Annotated[
+        list[str] | None, typer.Option(help="Placing and cutting trained together, beside the rules: joint.")
+    ] = None,
     policy_file: PolicyFile = None,
     recut: Annotated[Recut | None, typer.Option(help="How GPUs are re-cut: paper or drain.")] = None,
     preempt: Annotated[bool | None, typer.Option("--preempt/--no-preempt", help="Decide anew at every event.")] = None,
@@ -97,7 +100,10 @@ def compare(
                 for r in repartition or ["static"]
             ),
         )
-    if policy_file is not None:
+    pairs = [(name, *pair_of(name, "--policy", policy_file)) for name in policy or ()]
+    joint = tuple(PolicySpec(name=name, placement=placing, repartition=cut) for name, placing, cut in pairs)
+    plan = replace(plan, policies=(*plan.policies, *joint))
+    if policy_file is not None and not pairs:
         plan = replace(
             plan,
             policies=tuple(

@@ -16,7 +16,7 @@ from smartmig.control.guard import Ranges
 from smartmig.control.mig import MigPolicy
 from smartmig.errors import InputError, MissingPackage
 from smartmig.policy.placement.learned import Learned
-from smartmig.policy.policy_file import PRICES, SHIPPED, read_policy
+from smartmig.policy.policy_file import JOINT, PRICES, SHIPPED, read_policy
 from smartmig.policy.repartition.mean_field import MeanField
 from smartmig.scenario import RuleSpec, allocation_rule, placement_rule, repartition_rule, selection_rule
 from smartmig.sim.gang.world import Backfill, GangPolicy
@@ -110,11 +110,13 @@ def trained_ranges(policy: LivePolicy) -> Ranges | None:
         return None
     rule: Any = policy.mig.repartition
     if isinstance(rule, MeanField):
-        ranges = read_policy(Path(rule.policy_file) if rule.policy_file else SHIPPED / "mean-field-drain.npz").ranges
+        name = {"": "mean-field-drain", JOINT: "joint-drain"}.get(rule.policy_file)
+        ranges = read_policy(SHIPPED / f"{name}.npz" if name else Path(rule.policy_file)).ranges
         return (ranges[0], ranges[1]) if ranges is not None else None
     rule = policy.mig.placement
     if isinstance(rule, Learned):
-        shipped = SHIPPED / f"prices-{rule.policy_file or 'drain'}.npz"
+        name = {"": "prices-drain", JOINT: "joint-drain"}.get(rule.policy_file, f"prices-{rule.policy_file}")
+        shipped = SHIPPED / f"{name}.npz"
         ranges = read_policy(shipped if shipped.is_file() else Path(rule.policy_file), PRICES).ranges
         return (ranges[0], ranges[1]) if ranges is not None else None
     return None

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from smartmig.errors import InputError
+from smartmig.errors import InputError, UnknownName
 from smartmig.scenario import RuleSpec
 
 
@@ -63,8 +63,26 @@ def rule_spec(text: str, where: str) -> RuleSpec:
 
 
 PolicyFile = Annotated[
-    Path | None, typer.Option(help="Trained policy for `mean-field`, in place of the shipped one.", dir_okay=False)
+    Path | None,
+    typer.Option(
+        help="Trained policy for `mean-field` or `--policy joint`, in place of the shipped one.", dir_okay=False
+    ),
 ]
+
+PAIRS: dict[str, tuple[RuleSpec, RuleSpec]] = {
+    "joint": ({"id": "learned", "policy_file": "joint"}, {"id": "mean-field", "policy_file": "joint"}),
+}
+"""Placing and cutting that were trained together, by the name that `--policy` takes."""
+
+
+def pair_of(policy: str, where: str, policy_file: Path | None) -> tuple[RuleSpec, RuleSpec]:
+    """Placement and repartition rule of a pair, with a trained policy of one's own where there is one."""
+    if policy not in PAIRS:
+        raise UnknownName("policy", policy, list(PAIRS), where)
+    if policy_file is None:
+        return PAIRS[policy]
+    own = {"policy_file": str(policy_file)}
+    return {"id": "learned", **own}, {"id": "mean-field", **own}
 
 
 def with_policy_file(spec: RuleSpec, policy_file: Path | None) -> RuleSpec:
@@ -77,12 +95,13 @@ def with_policy_file(spec: RuleSpec, policy_file: Path | None) -> RuleSpec:
 
 def field_docs(settings: type) -> dict[str, str]:
     """The string below each field of a dataclass: its documentation, and its flag's help."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(settings)))
-    body = tree.body[0].body  # type: ignore[attr-defined]
     docs = {}
-    for field, following in pairwise(body):
-        if isinstance(field, ast.AnnAssign) and isinstance(following, ast.Expr):
-            docs[field.target.id] = str(following.value.value)  # type: ignore[union-attr, attr-defined]
+    for part in settings.__mro__[-2::-1]:  # all but `object`, the last word is the class's own
+        tree = ast.parse(textwrap.dedent(inspect.getsource(part)))
+        body = tree.body[0].body  # type: ignore[attr-defined]
+        for field, following in pairwise(body):
+            if isinstance(field, ast.AnnAssign) and isinstance(following, ast.Expr):
+                docs[field.target.id] = str(following.value.value)  # type: ignore[union-attr, attr-defined]
     return docs
 
 

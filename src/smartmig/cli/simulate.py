@@ -20,6 +20,7 @@ from smartmig.cli.options import (
     RestartS,
     Speed,
     SpeedMode,
+    pair_of,
     rule_spec,
     with_flags,
     with_policy_file,
@@ -49,6 +50,9 @@ def simulate(
     layouts: Layouts = None,
     placement: Annotated[str, typer.Option(help="Placement rule, id or id:knob=value,...")] = "categorical-edf",
     repartition: Annotated[str, typer.Option(help="Repartition rule, id or id:knob=value,...")] = "static",
+    policy: Annotated[
+        str | None, typer.Option(help="Placing and cutting trained together, in place of both rules: joint.")
+    ] = None,
     policy_file: PolicyFile = None,
     recut: RecutMode = Recut.paper,
     preempt: Preempt = True,
@@ -72,20 +76,24 @@ def simulate(
         return
     if jobs is None:
         raise InputError("--jobs: a job file is needed; see `smartmig generate`")
-    policy = PolicySpec(
-        placement=rule_spec(placement, "--placement"),
-        repartition=with_policy_file(rule_spec(repartition, "--repartition"), policy_file),
+    if policy is not None:
+        placing, cutting = pair_of(policy, "--policy", policy_file)
+    else:
+        placing = rule_spec(placement, "--placement")
+        cutting = with_policy_file(rule_spec(repartition, "--repartition"), policy_file)
+    spec = PolicySpec(
+        name=policy,
+        placement=placing,
+        repartition=cutting,
         layouts=layouts,
         preempt=preempt,
         recut=recut.value,
         restart_s=restart_s,
         speed=speed.value,
     )
-    scenario = Scenario(
-        version=1, title=f"{jobs.name} on {gpus}", cluster=ClusterSpec(gpus, layouts), policies=(policy,)
-    )
-    rules = policy.policy()
-    cluster = scenario.cluster_for(policy)
+    scenario = Scenario(version=1, title=f"{jobs.name} on {gpus}", cluster=ClusterSpec(gpus, layouts), policies=(spec,))
+    rules = spec.policy()
+    cluster = scenario.cluster_for(spec)
     cuts_of(cluster, rules.repartition)
     if report is not None:
         prepare_place(report)
@@ -98,7 +106,7 @@ def simulate(
                 job_set,
                 cluster,
                 rules,
-                policy.settings(seed=seed, record=report is not None),
+                spec.settings(seed=seed, record=report is not None),
                 on_progress=lambda done: tell("jobs", done, len(job_set)),
             )
     except NoSliceFits as error:
@@ -106,12 +114,12 @@ def simulate(
     summary = summarise(job_set, run, n_compute_slices(cluster))
     notes = notes_of(scenario)
     if report is not None:
-        comparison = Comparison(scenario.title, (seed,), (PolicyRuns(policy.title, (summary,)),), notes=notes)
-        comparison_page(report, comparison, (drawable(policy.title, job_set, run, cluster),))
+        comparison = Comparison(scenario.title, (seed,), (PolicyRuns(spec.title, (summary,)),), notes=notes)
+        comparison_page(report, comparison, (drawable(spec.title, job_set, run, cluster),))
         log(f"wrote {report}")
     if json_output:
-        print_json({**asdict(summary), "policy": policy.title, "gpus": gpus, "notes": list(notes)})
+        print_json({**asdict(summary), "policy": spec.title, "gpus": gpus, "notes": list(notes)})
     else:
-        output().print(summary_table(policy.title, summary))
+        output().print(summary_table(spec.title, summary))
         for note in notes:
             log(f"note: {note}")

@@ -6,7 +6,7 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -20,34 +20,48 @@ from smartmig.cli.options import Gpus, Layouts, Preempt, Recut, RecutMode, rule_
 from smartmig.compare import Progress
 from smartmig.errors import InputError
 from smartmig.hardware.cluster import parse_gpus, parse_layouts
+from smartmig.policy.placement.learned import weights_of
+from smartmig.policy.policy_file import MEAN_FIELD, PRICES, SHIPPED, read_policy
+from smartmig.policy.repartition.mean_field import shipped_name
 from smartmig.scenario import placement_rule, repartition_rule
 from smartmig.sim.mig.run import Cluster
 from smartmig.sim.mig.world import Settings
 from smartmig.train.placement import PriceSearch
-from smartmig.train.settings import PlacementTraining, Training
+from smartmig.train.settings import JointTraining, PlacementTraining, PriceTraining, Training
 from smartmig.workload.diurnal import DiurnalDay
 from smartmig.workload.mix import parse_deadline
+
+Told = Callable[[str, int, int, str], None]
+"""(what is being done, steps done, steps in all, how it goes)"""
 
 app = typer.Typer(help="Train policies of your own.", no_args_is_help=True)
 
 CHECKPOINT_EVERY_S = 30.0
 
 
+Output = Annotated[Path, typer.Option("-o", "--output", help="Policy file to write (.npz).")]
+Multiplier = Annotated[float, typer.Option(help="Load of the training days (20 for 8 GPUs).")]
+Slack = Annotated[str, typer.Option(help="LOW:HIGH slack of the deadlines.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Days run at once; default: one per core.")]
+Device = Annotated[str, typer.Option(help="Where torch computes: auto, cpu or cuda.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint beside the output.")]
+
+
 @app.command("repartition")
 @with_flags(Training)
 def repartition(
-    to: Annotated[Path, typer.Option("-o", "--output", help="Policy file to write (.npz).")],
+    to: Output,
     settings: Training,
     gpus: Gpus = "8xa100-40gb",
     placement: Annotated[str, typer.Option(help="Placement rule to train with.")] = "shortest-work",
     teacher: Annotated[str, typer.Option(help="Rule to imitate first; none: begin from nothing.")] = "slice-count",
     recut: RecutMode = Recut.paper,
     preempt: Preempt = True,
-    multiplier: Annotated[float, typer.Option(help="Load of the training days (20 for 8 GPUs).")] = 20.0,
-    deadline: Annotated[str, typer.Option(help="LOW:HIGH slack of the deadlines.")] = "1:1.5",
-    threads: Annotated[int | None, typer.Option(min=1, help="Days played at once; default: one per core.")] = None,
-    device: Annotated[str, typer.Option(help="Where torch computes: auto, cpu or cuda.")] = "auto",
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint beside the output.")] = False,
+    multiplier: Multiplier = 20.0,
+    deadline: Slack = "1:1.5",
+    threads: Threads = None,
+    device: Device = "auto",
+    resume: Resume = False,
     json_output: Json = False,
 ) -> None:
     """Train a mean-field policy: imitate a rule, then improve it by PPO on whole days.
@@ -55,13 +69,9 @@ def repartition(
     A checkpoint lies beside the output (.ckpt); Ctrl-C keeps it and the best policy so far. TensorBoard's curves go to
     a folder beside it, where tensorboard is installed.
     """
-    try:
-        import torch
-
+    with _needs_torch():
         from smartmig.sim.mig.batch import Setting
         from smartmig.train.repartition import Trainer
-    except ModuleNotFoundError as error:
-        raise InputError(f"training needs {error.name}: pip install 'smartmig[train]'") from None
     prepare_place(to)
     cards = parse_gpus(gpus, "--gpus")
     day = DiurnalDay(multiplier=multiplier, deadline=parse_deadline(deadline, "--deadline"))
@@ -69,45 +79,29 @@ def repartition(
     teaching = None if teacher == "none" else repartition_rule(rule_spec(teacher, "--teacher"), "--teacher")
     if teaching is not None and type(teaching).control is None:
         raise InputError(f"--teacher: '{teacher}' never re-cuts, there is nothing to imitate")
-    if device not in ("auto", "cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
-        raise InputError(f"--device: got '{device}', allowed are auto, cpu and, where there is one, cuda")
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+    computes = _torch_device(device)
     world = Settings(preempt=preempt, drain=recut is Recut.drain)
-    checkpoint = to.with_suffix(".ckpt")
     log(f"making {settings.pool + settings.validation_days} days and compiling ...")
-    trainer = Trainer(Setting(Cluster(cards), rule, world), day.jobs, settings, teaching, device, threads)
-    if resume:
-        trainer.load(checkpoint)
-    command = shlex.join(["smartmig", *(word for word in sys.argv[1:] if word != "--resume")])
-    with _interruptible() as stopped, progress_bar() as tell:
-        trainer.imitate(lambda what, done, of, how: tell(f"{what} {how}", done, of))
-        _train(trainer, settings.iterations, to, tell, stopped)
-        trainer.export(to, command, placement)
-    if json_output:
-        scores = {"validation_et": trainer.best_et, "updates": trainer.iteration, "policy_file": str(to)}
-        print_json({**scores, "curve": trainer.curve})
-    else:
-        output().print(f"{to}: ET {trainer.best_et:.4f} on validation days after {trainer.iteration} updates")
-    if stopped:
-        log(f"stopped; --resume goes on from {checkpoint}")
-        raise SystemExit(STOPPED)
+    trainer = Trainer(Setting(Cluster(cards), rule, world), day.jobs, settings, teaching, computes, threads)
+    run = TrainingRun(trainer, settings.iterations, to, resume, json_output)
+    run.go(trainer.imitate, lambda: trainer.export(to, training_command(), placement))
+    run.report("validation_et", trainer.best_et, trainer.curve, "updates")
 
 
 @app.command("placement")
 @with_flags(PlacementTraining)
 def placement(
-    to: Annotated[Path, typer.Option("-o", "--output", help="Policy file to write (.npz).")],
+    to: Output,
     settings: PlacementTraining,
     gpus: Gpus = "8xa100-40gb",
     layouts: Layouts = None,
     repartition: Annotated[str, typer.Option(help="Repartition rule to train with.")] = "static",
     recut: RecutMode = Recut.paper,
     preempt: Preempt = True,
-    multiplier: Annotated[float, typer.Option(help="Load of the training days (20 for 8 GPUs).")] = 20.0,
-    deadline: Annotated[str, typer.Option(help="LOW:HIGH slack of the deadlines.")] = "1:1.5",
-    threads: Annotated[int | None, typer.Option(min=1, help="Days run at once; default: one per core.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint beside the output.")] = False,
+    multiplier: Multiplier = 20.0,
+    deadline: Slack = "1:1.5",
+    threads: Threads = None,
+    resume: Resume = False,
     json_output: Json = False,
 ) -> None:
     """Train a placing policy: find the prices of slices by cross-entropy search on whole days.
@@ -122,20 +116,112 @@ def placement(
     world = Settings(preempt=preempt, drain=recut is Recut.drain)
     log(f"making {settings.pool + settings.validation_days} days and compiling ...")
     search = PriceSearch(cluster, cutting, world, day.jobs, settings, threads)
-    if resume:
-        search.load(to.with_suffix(".ckpt"))
-    command = shlex.join(["smartmig", *(word for word in sys.argv[1:] if word != "--resume")])
-    with _interruptible() as stopped, progress_bar() as tell:
-        _train(search, settings.generations, to, tell, stopped)
-        search.export(to, command, repartition)
-    if json_output:
-        scores = {"validation_score": search.best_score, "rounds": search.iteration, "policy_file": str(to)}
-        print_json({**scores, "curve": search.curve})
+    run = TrainingRun(search, settings.generations, to, resume, json_output)
+    run.go(None, lambda: search.export(to, training_command(), repartition))
+    run.report("validation_score", search.best_score, search.curve, "rounds")
+
+
+@app.command("prices")
+@with_flags(PriceTraining)
+def prices(
+    to: Output,
+    settings: PriceTraining,
+    start: Annotated[str, typer.Option(help="Placing policy to begin with: a file, or a shipped one by name.")],
+    gpus: Gpus = "8xa100-40gb",
+    layouts: Layouts = None,
+    repartition: Annotated[str, typer.Option(help="Repartition rule to train with.")] = "static",
+    recut: RecutMode = Recut.paper,
+    preempt: Preempt = True,
+    multiplier: Multiplier = 20.0,
+    deadline: Slack = "1:1.5",
+    threads: Threads = None,
+    device: Device = "auto",
+    resume: Resume = False,
+    json_output: Json = False,
+) -> None:
+    """Train the network that sets a placing policy's prices from the state of the cluster, by PPO on whole days.
+
+    A checkpoint lies beside the output (.ckpt); Ctrl-C keeps it and the best policy so far.
+    """
+    with _needs_torch():
+        from smartmig.train.prices import PriceTrainer
+    prepare_place(to)
+    begin = weights_of(start)
+    cards = parse_gpus(gpus, "--gpus")
+    day = DiurnalDay(multiplier=multiplier, deadline=parse_deadline(deadline, "--deadline"))
+    cutting = repartition_rule(rule_spec(repartition, "--repartition"), "--repartition")
+    cluster = Cluster(cards, None if layouts is None else parse_layouts(layouts, cards, "--layouts"))
+    world = Settings(preempt=preempt, drain=recut is Recut.drain)
+    computes = _torch_device(device)
+    log(f"making {settings.pool + settings.validation_days} days and compiling ...")
+    trainer = PriceTrainer(cluster, cutting, world, day.jobs, settings, begin, computes, threads)
+    run = TrainingRun(trainer, settings.iterations, to, resume, json_output)
+    run.go(None, lambda: trainer.export(to, training_command(), repartition))
+    run.report("validation_et", trainer.best_et, trainer.curve, "updates")
+
+
+@app.command("joint")
+@with_flags(JointTraining)
+def joint(
+    to: Output,
+    settings: JointTraining,
+    start: Annotated[
+        Path | None, typer.Option(help="Joint policy to begin with; default: the shipped cuts and prices of the mode.")
+    ] = None,
+    gpus: Gpus = "8xa100-40gb",
+    recut: RecutMode = Recut.paper,
+    preempt: Preempt = True,
+    multiplier: Multiplier = 20.0,
+    deadline: Slack = "1:1.5",
+    threads: Threads = None,
+    device: Device = "auto",
+    resume: Resume = False,
+    json_output: Json = False,
+) -> None:
+    """Train cutting and placing together: cuts by PPO, prices by search, in turn and against one ET.
+
+    A checkpoint lies beside the output (.ckpt); Ctrl-C keeps it and the best pair so far.
+    """
+    with _needs_torch():
+        from smartmig.train.joint import JointTrainer
+    prepare_place(to)
+    cards = parse_gpus(gpus, "--gpus")
+    day = DiurnalDay(multiplier=multiplier, deadline=parse_deadline(deadline, "--deadline"))
+    world = Settings(preempt=preempt, drain=recut is Recut.drain)
+    if start is not None:
+        pair = read_policy(start, MEAN_FIELD).weights, read_policy(start, PRICES).weights
     else:
-        output().print(f"{to}: score {search.best_score:.4f} on validation days after {search.iteration} rounds")
-    if stopped:
-        log(f"stopped; --resume goes on from {to.with_suffix('.ckpt')}")
-        raise SystemExit(STOPPED)
+        cuts = read_policy(SHIPPED / shipped_name(len(cards), world.drain)).weights
+        pair = cuts, weights_of("drain" if world.drain else "paper" if preempt else "tight")
+    computes = _torch_device(device)
+    log(f"making {2 * (settings.pool + settings.validation_days)} days and compiling ...")
+    trainer = JointTrainer(Cluster(cards), world, day.jobs, settings, pair, computes, threads)
+    run = TrainingRun(trainer, settings.steps, to, resume, json_output)
+    run.go(None, lambda: trainer.export(to, training_command()))
+    run.report("validation_et", trainer.best_et, trainer.curve, "steps")
+
+
+def training_command() -> str:
+    """The command line that is running, but for how it was resumed."""
+    return shlex.join(["smartmig", *(word for word in sys.argv[1:] if word != "--resume")])
+
+
+@contextmanager
+def _needs_torch() -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise InputError(f"training needs {error.name}: pip install 'smartmig[train]'") from None
+
+
+def _torch_device(device: str) -> str:
+    import torch
+
+    if device not in ("auto", "cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
+        raise InputError(f"--device: got '{device}', allowed are auto, cpu and, where there is one, cuda")
+    if device != "auto":
+        return device
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 class Trainable(Protocol):
@@ -147,25 +233,55 @@ class Trainable(Protocol):
 
     def save(self, path: Path) -> None: ...
 
+    def load(self, path: Path) -> None: ...
 
-def _train(trainer: Trainable, total: int, to: Path, tell: Progress, stopped: list[int]) -> None:
-    """Go on until all rounds are done or somebody presses Ctrl-C, with a checkpoint now and then and at the end."""
-    checkpoint = to.with_suffix(".ckpt")
-    saved_s = time.monotonic()
-    best = ""
-    with _tensorboard(to) as board:
-        while trainer.iteration < total and not stopped:
-            row = trainer.update()
-            now, validated = (row.get(f"{days}_et", row.get(f"{days}_score")) for days in ("train", "validation"))
-            best = best if validated is None else f", {validated:.4f} on validation days"
-            tell(f"ET {now:.3f}{best}", trainer.iteration, total)
-            if board is not None:
-                for name, value in row.items():
-                    board.add_scalar(name, value, trainer.iteration)
-            if time.monotonic() - saved_s > CHECKPOINT_EVERY_S:
-                trainer.save(checkpoint)
-                saved_s = time.monotonic()
-    trainer.save(checkpoint)
+
+class TrainingRun:
+    """A trainer at work until all rounds are done or somebody presses Ctrl-C, with checkpoints."""
+
+    def __init__(self, trainer: Trainable, total: int, to: Path, resume: bool, json_output: bool) -> None:
+        self.trainer, self.total, self.to, self.json_output = trainer, total, to, json_output
+        self.checkpoint = to.with_suffix(".ckpt")
+        self.stopped: list[int] = []
+        if resume:
+            trainer.load(self.checkpoint)
+
+    def go(self, prepare: Callable[[Told], None] | None, export: Callable[[], None]) -> None:
+        """`prepare` comes before the rounds, `export` after them, whether they are all done or not."""
+        with _interruptible() as self.stopped, progress_bar() as tell:
+            if prepare is not None:
+                prepare(lambda what, done, of, how: tell(f"{what} {how}", done, of))
+            self._rounds(tell)
+            export()
+
+    def _rounds(self, tell: Progress) -> None:
+        saved_s = time.monotonic()
+        best = ""
+        with _tensorboard(self.to) as board:
+            while self.trainer.iteration < self.total and not self.stopped:
+                row = self.trainer.update()
+                now, validated = (row.get(f"{days}_et", row.get(f"{days}_score")) for days in ("train", "validation"))
+                best = best if validated is None else f", {validated:.4f} on validation days"
+                tell(f"ET {now:.3f}{best}", self.trainer.iteration, self.total)
+                if board is not None:
+                    for name, value in row.items():
+                        board.add_scalar(name, value, self.trainer.iteration)
+                if time.monotonic() - saved_s > CHECKPOINT_EVERY_S:
+                    self.trainer.save(self.checkpoint)
+                    saved_s = time.monotonic()
+        self.trainer.save(self.checkpoint)
+
+    def report(self, name: str, score: float, curve: list[dict[str, float]], rounds: str) -> None:
+        """Print how it went; ends the program where somebody stopped it."""
+        n_rounds = self.trainer.iteration
+        if self.json_output:
+            print_json({name: score, rounds: n_rounds, "policy_file": str(self.to), "curve": curve})
+        else:
+            what = "ET" if name.endswith("et") else "score"
+            output().print(f"{self.to}: {what} {score:.4f} on validation days after {n_rounds} {rounds}")
+        if self.stopped:
+            log(f"stopped; --resume goes on from {self.checkpoint}")
+            raise SystemExit(STOPPED)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from smartmig.cli.console import Json, log, print_json
 from smartmig.cli.options import rule_spec
 from smartmig.errors import InputError
 from smartmig.hardware.cluster import parse_gpus
-from smartmig.policy.policy_file import MEAN_FIELD, PRICES, PolicyFile, read_policy, write_policy
+from smartmig.policy.policy_file import JOINT, MEAN_FIELD, PRICES, PolicyFile, read_policy, write_policy
 from smartmig.scenario import placement_rule, repartition_rule
 from smartmig.sim.mig.run import Cluster
 from smartmig.sim.mig.world import Settings
@@ -31,12 +31,16 @@ def ranges(
 
     policy = _read(policy_file)
     about = policy.about
+    # A rule reads its file when it is built, so each part comes from the file that has it.
+    own = {"policy_file": str(policy_file)}
     if about.kind == MEAN_FIELD:
         placement = placement_rule(rule_spec(about.placement, str(policy_file)))
-        cutting = repartition_rule({"id": "mean-field", "policy_file": str(policy_file)})
     else:
-        placement = placement_rule({"id": "learned", "policy_file": str(policy_file)})
+        placement = placement_rule({"id": "learned", **own})
+    if about.kind == PRICES:
         cutting = repartition_rule(rule_spec(about.placement.removeprefix("with "), str(policy_file)))
+    else:
+        cutting = repartition_rule({"id": "mean-field", **own})
     cluster = Cluster(parse_gpus(f"8x{about.gpus[0]}"))
     job_sets = [DiurnalDay(multiplier=multiplier).jobs(first_seed + day) for day in range(days)]
     settings = Settings(preempt=about.preempt, drain=about.drain)
@@ -49,9 +53,11 @@ def ranges(
 
 
 def _read(path: Path) -> PolicyFile:
-    try:
-        return read_policy(path, MEAN_FIELD)
-    except InputError as error:
-        if f"'{PRICES}'" not in str(error):
-            raise
-        return read_policy(path, PRICES)
+    """Of whatever kind it is, whole."""
+    for kind in (JOINT, MEAN_FIELD):
+        try:
+            return read_policy(path, kind)
+        except InputError as error:
+            if "needed is" not in str(error):
+                raise
+    return read_policy(path, PRICES)

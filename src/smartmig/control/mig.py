@@ -203,6 +203,7 @@ class MigDecider:
         self.jobs_table.forget(len(requests))
         at = self.jobs_table.rows(requests)  # may make room for new columns
         rows = self.jobs_table.columns[at]
+        now_s = state.time_s - memory.origin_s
         empty = np.zeros(len(requests), dtype="U1")
         jobs = Jobs(
             job_id=empty,
@@ -212,6 +213,8 @@ class MigDecider:
             kind=empty,
             memory_gb=rows["memory_gb"],
         )
+        # Rules ask whether somebody has just come; a cluster shows a job some time after its submission.
+        jobs.arrive_s[[row for row, one in enumerate(requests) if one.key not in memory.seen]] = now_s
         run_s = class_times(jobs, table.cuts, self.settings)
         _refuse_models(run_s, requests, table)
         offered = table.offered

@@ -22,7 +22,7 @@ from smartmig.jit import kernel
 from smartmig.policy.view import JobArrays, State, World
 from smartmig.types import SLICE_SIZES, Floats
 
-VERSION = 1
+VERSION = 2
 """A trained network fits the encoding it was trained with and no other: count up with every change here."""
 
 WORK_EDGES_S = (60.0, 240.0, 600.0, 1200.0, 2100.0)

@@ -15,7 +15,7 @@ import numpy as np
 
 from smartmig.jit import kernel
 from smartmig.policy.encoding import AT_CONFIG, N_DESCRIPTORS, N_FEATURES
-from smartmig.policy.view import State, World
+from smartmig.policy.view import N_CARD, State, World
 from smartmig.types import Floats
 
 N_EMBED, N_HIDDEN, N_QUERY = 16, 64, 32
@@ -37,8 +37,10 @@ SHAPES: dict[str, tuple[int, ...]] = {
     "key": (N_EMBED, N_QUERY),
     "stay": (N_QUERY,),
     "stay_bias": (1,),
+    "card": (N_CARD, N_HIDDEN),
 }
-"""In x out. A row's query also reads the row's embedding, its share of the model's GPUs, and their busy share."""
+"""In x out. A row's query also reads the row's embedding, its share of the model's GPUs, and their busy share; the
+first layer the GPU model itself (`view.N_CARD`)."""
 
 
 def n_weights() -> int:
@@ -67,7 +69,8 @@ AT_QUERY_ROW = AT_QUERY + N_HIDDEN * N_QUERY
 AT_QUERY_BIAS = AT_QUERY_ROW + (N_EMBED + 2) * N_QUERY
 AT_STAY = AT_QUERY_BIAS + N_QUERY
 AT_STAY_BIAS = AT_STAY + N_QUERY
-AT_TABLES = AT_STAY_BIAS + 1
+AT_CARD = AT_STAY_BIAS + 1
+AT_TABLES = AT_CARD + N_CARD * N_HIDDEN
 
 # Room to compute in, from the end of the tables on.
 AT_INPUT = 0
@@ -84,10 +87,10 @@ def plan_of(weights: Floats, descriptors: Floats, may_be_chosen: Floats) -> Floa
     embedding = np.tanh(descriptors @ w["embed"] + w["embed_bias"])
     keys = embedding @ w["key"]
     n_configs = len(descriptors)
-    dense = ("first", "first_bias", "second", "second_bias", "query", "query_row", "query_bias", "stay", "stay_bias")
+    embedded = ("embed", "embed_bias", "key")
     return np.concatenate(
         [
-            *(w[name].ravel() for name in dense),
+            *(w[name].ravel() for name in SHAPES if name not in embedded),
             embedding.ravel(),
             keys.ravel(),
             may_be_chosen,
@@ -165,6 +168,9 @@ def rows(world: World, state: State, plan: Floats, features: Floats, top: int) -
                     plan[at_mean + at] += share * plan[at_embed + config * N_EMBED + at]
                     plan[at_mean + N_EMBED + at] += busy * plan[at_embed + config * N_EMBED + at]
         dense(plan, at_input, N_INPUT, AT_FIRST, AT_FIRST_BIAS, room + AT_HIDDEN, N_HIDDEN)
+        for at in range(N_CARD):
+            for out in range(N_HIDDEN):
+                plan[room + AT_HIDDEN + out] += world.card[model, at] * plan[AT_CARD + at * N_HIDDEN + out]
         squash(plan, room + AT_HIDDEN, N_HIDDEN)
         dense(plan, room + AT_HIDDEN, N_HIDDEN, AT_SECOND, AT_SECOND_BIAS, room + AT_HIDDEN_2, N_HIDDEN)
         squash(plan, room + AT_HIDDEN_2, N_HIDDEN)

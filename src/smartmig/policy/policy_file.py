@@ -20,11 +20,16 @@ from smartmig.errors import InputError
 from smartmig.policy import encoding
 from smartmig.policy.network import n_weights
 from smartmig.policy.prices import n_price_weights
+from smartmig.policy.view import World
 from smartmig.types import Floats
 
 MEAN_FIELD = "mean-field"
 PRICES = "prices"
-N_WEIGHTS = {MEAN_FIELD: n_weights(), PRICES: n_price_weights()}
+JOINT = "joint"
+"""cuts and prices trained together: the weights of both, one after the other; serves wherever one of them is wanted"""
+N_WEIGHTS = {MEAN_FIELD: n_weights(), PRICES: n_price_weights(), JOINT: n_weights() + n_price_weights()}
+PART = {MEAN_FIELD: slice(0, n_weights()), PRICES: slice(n_weights(), n_weights() + n_price_weights())}
+"""of a joint policy's weights"""
 
 
 @dataclass(frozen=True)
@@ -86,20 +91,28 @@ def read_policy(path: Path, kind: str = MEAN_FIELD) -> PolicyFile:
     if not isinstance(raw, dict) or not {"kind", "encoding", "gpus"} <= set(raw) or not set(raw) <= known:
         raise InputError(f"{path}: not a policy file: its description lacks 'kind', 'encoding' or 'gpus'")
     about = About(**{**raw, "gpus": tuple(raw["gpus"])})
-    if about.kind != kind:
+    if about.kind not in (kind, JOINT):
         raise InputError(f"{path}: holds a '{about.kind}' policy, needed is '{kind}'")
     if about.encoding != encoding.VERSION:
         raise InputError(
             f"{path}: was trained with encoding {about.encoding}, this version reads encoding {encoding.VERSION}; "
             f"train it anew with: {about.command}"
         )
-    needed = N_WEIGHTS[kind]
+    needed = N_WEIGHTS[about.kind]
     if weights.shape != (needed,) or not np.isfinite(weights).all():
         raise InputError(f"{path}: damaged: {weights.size} weights where {needed} finite ones are needed")
     if ranges is not None and (ranges.shape != (2, encoding.N_FEATURES) or not (ranges[0] <= ranges[1]).all()):
         raise InputError(f"{path}: damaged: the ranges of its inputs make no sense")
-    return PolicyFile(about, weights, ranges)
+    own = weights[PART[kind]] if about.kind == JOINT and kind != JOINT else weights
+    return PolicyFile(about, own, ranges)
 
 
 SHIPPED = Path(__file__).parent / "trained"
 """Policies that come with the package."""
+
+
+def shipped_joint(world: World) -> Path:
+    """The pair for a mode, or for a cluster of several GPU models."""
+    if world.card.shape[0] > 1 and not world.drain:
+        return SHIPPED / "joint-mixed.npz"
+    return SHIPPED / ("joint-drain.npz" if world.drain else "joint-paper.npz")

@@ -14,6 +14,7 @@ import numpy as np
 
 from smartmig.jit import kernel
 from smartmig.policy.encoding import N_FEATURES, N_SCALINGS
+from smartmig.policy.view import N_CARD
 from smartmig.types import SLICE_SIZES, Floats
 
 N_SIZES = len(SLICE_SIZES)
@@ -21,14 +22,16 @@ LONG_FROM_S = 1200.0
 """A job with this much work left, in seconds on a 1g slice, is long."""
 
 # The prices, by place: of a second on a slice, by size, for short jobs and for long ones; factors on these by how the
-# job scales; of a joule; of a second late; of being late at all; the wait for a slice that is taken, by size (s).
+# job scales; of a joule; of a second late; of being late at all; the wait for a slice that is taken, by size (s); what
+# a second on a card costs more for each e-fold of its speed, idle and full power (1: nothing).
 AT_SIZE = 0
 AT_SCALING = AT_SIZE + 2 * N_SIZES
 AT_ENERGY = AT_SCALING + N_SCALINGS
 AT_LATE = AT_ENERGY + 1
 AT_LATE_ONCE = AT_LATE + 1
 AT_DELAY = AT_LATE_ONCE + 1
-N_PRICES = AT_DELAY + N_SIZES
+AT_CARD = AT_DELAY + N_SIZES
+N_PRICES = AT_CARD + N_CARD
 
 N_HIDDEN = 32
 N_ORDER = N_SCALINGS + 1
@@ -70,7 +73,7 @@ def hand_made(
     never = math.exp(-MOST)
     by_size = [size_price * size for size in SLICE_SIZES]
     prices = [*by_size, *by_size, 1.0, *([poor_scaling] * (N_SCALINGS - 1)), energy_weight, 1.0, never]
-    prices += [delay_s] * N_SIZES
+    prices += [delay_s] * N_SIZES + [1.0] * N_CARD
     order = [1.0, *([1e3] * (N_SCALINGS - 1)), never]
     dense = np.zeros(n_price_weights() - N_ORDER - N_PRICES)
     return np.concatenate([np.log(order), dense, np.log(prices)])

@@ -83,6 +83,10 @@ WAIT = record("group job", "key deadline_s")
 """a waiting job in the heap"""
 
 
+N_CARD = 3
+"""of a GPU model against an A100-40GB, as logarithms: speed, idle watts, watts at full load"""
+
+
 class World(NamedTuple):
     """The cluster and the rules of the game."""
 
@@ -102,6 +106,7 @@ class World(NamedTuple):
     """what a job that was stopped pays before it makes progress again"""
     recut_s: float
     power_w: Floats  # (n_models, SLOTS) watts by busy compute slices
+    card: Floats  # (n_models, N_CARD) what learned rules know of a GPU model, see N_CARD
     share_level: Ints  # (n_models, SLOTS) busy compute slices -> level, fullest share first
     size_level: Ints  # (SLOTS, SLOTS) [sum of sizes, number of slices] -> level, largest mean first
     slice_class: Records  # (n_classes,) SLICE_CLASS

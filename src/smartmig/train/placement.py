@@ -66,6 +66,14 @@ class PriceSearch:
         self.best = self.base
         self.curve: list[dict[str, float]] = []
 
+    def begin(self, weights: Floats) -> None:
+        """Start from a policy that is there already, its network as it is."""
+        self.base = self.best = weights
+        self.mean = weights[self.searched].copy()
+        self.spread = np.full(self.mean.size, self.training.spread)
+        self.best_score = np.inf
+        self._validate()
+
     def _start(self) -> tuple[Floats, Floats]:
         mean = self.base[self.searched].copy()
         spread = np.full(mean.size, self.training.spread)
@@ -122,14 +130,10 @@ class PriceSearch:
 
     def save(self, path: Path) -> None:
         """A checkpoint, written atomically."""
-        state = {
-            "training": asdict(self.training),
-            "iteration": self.iteration,
-            "best_score": self.best_score,
-            "curve": self.curve,
-        }
         buffer = io.BytesIO()
-        np.savez(buffer, state=np.array(json.dumps(state)), mean=self.mean, spread=self.spread, best=self.best)
+        numbers = {"training": asdict(self.training), **self.numbers()}
+        arrays: dict[str, Any] = {"state": np.array(json.dumps(numbers)), **self.arrays()}
+        np.savez(buffer, **arrays)
         with atomic_write(path, "wb") as file:
             file.write(buffer.getvalue())
 
@@ -138,7 +142,7 @@ class PriceSearch:
         try:
             with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as arrays:
                 state: dict[str, Any] = json.loads(str(arrays["state"]))
-                mean, spread, best = (arrays[name] for name in ("mean", "spread", "best"))
+                found = {name: arrays[name] for name in self.arrays()}
         except OSError as error:
             raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
         except Exception as error:
@@ -147,9 +151,18 @@ class PriceSearch:
         for name, ours in asdict(self.training).items():
             if theirs.get(name) != ours:
                 raise InputError(f"{path}: was trained with {name} {theirs.get(name)}, asked is {ours}")
-        self.mean, self.spread, self.best = mean, spread, best
-        self.iteration, self.best_score = state["iteration"], state["best_score"]
-        self.curve = state["curve"]
+        self.restore(state, found)
+
+    def numbers(self) -> dict[str, Any]:
+        """With `arrays`, all that `restore` needs to go on as if nothing had happened."""
+        return {"iteration": self.iteration, "best_score": self.best_score, "curve": self.curve}
+
+    def arrays(self) -> dict[str, Floats]:
+        return {"mean": self.mean, "spread": self.spread, "base": self.base, "best": self.best}
+
+    def restore(self, numbers: dict[str, Any], arrays: dict[str, Floats]) -> None:
+        self.mean, self.spread, self.base, self.best = (arrays[name] for name in ("mean", "spread", "base", "best"))
+        self.iteration, self.best_score, self.curve = (numbers[name] for name in ("iteration", "best_score", "curve"))
 
     def export(self, path: Path, command: str, repartition: str) -> None:
         """The best policy so far, as a policy file."""

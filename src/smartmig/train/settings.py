@@ -8,8 +8,8 @@ from smartmig.errors import InputError
 
 
 @dataclass(frozen=True)
-class Training:
-    """How a mean-field policy is trained."""
+class Ppo:
+    """What all PPO trainers are told."""
 
     iterations: int = 200
     """PPO updates"""
@@ -29,18 +29,8 @@ class Training:
     """of the decisions played, drawn anew for every pass"""
     clip: float = 0.2
     """PPO's bound on how far a probability may move in one update"""
-    entropy: float = 0.002
-    """reward for undecided rows at the beginning; falls to 0"""
     kl_limit: float = 0.05
     """an update stops once the policy moved this far"""
-    top: int = 3
-    """entries of a row that are sampled from (S3)"""
-    events_per_gpu: float = 0.5
-    """events between two decisions, per GPU; fewer and weightier ones than in use are easier to learn from"""
-    teacher_days: int = 64
-    """days of the teacher to imitate first; 0: none"""
-    teacher_epochs: int = 12
-    """passes over them"""
     validation_days: int = 40
     """days the best policy is chosen on"""
     validate_every: int = 10
@@ -58,6 +48,22 @@ class Training:
             raise InputError(f"--pool must hold at least {self.days // self.siblings} days, got {self.pool}")
         if not 0 < self.sample_share <= 1:
             raise InputError(f"--sample-share must lie in (0, 1], got {self.sample_share:g}")
+
+
+@dataclass(frozen=True)
+class Training(Ppo):
+    """How a mean-field policy is trained."""
+
+    entropy: float = 0.002
+    """reward for undecided rows at the beginning; falls to 0"""
+    top: int = 3
+    """entries of a row that are sampled from (S3)"""
+    events_per_gpu: float = 0.5
+    """events between two decisions, per GPU; fewer and weightier ones than in use are easier to learn from"""
+    teacher_days: int = 64
+    """days of the teacher to imitate first; 0: none"""
+    teacher_epochs: int = 12
+    """passes over them"""
 
 
 @dataclass(frozen=True)
@@ -95,3 +101,96 @@ class PlacementTraining:
             raise InputError(f"--days must be at most --pool ({self.pool}), got {self.days}")
         if not self.spread > 0:
             raise InputError(f"--spread must be above 0, got {self.spread:g}")
+
+
+@dataclass(frozen=True)
+class PriceTraining(Ppo):
+    """How the network that sets prices is trained by PPO, from prices that are there already."""
+
+    every_events: int = 8
+    """events between two price lists"""
+    noise: float = 0.15
+    """of the logarithms of the prices"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.every_events < 1:
+            raise InputError(f"--every-events must be at least 1, got {self.every_events}")
+        if not self.noise > 0:
+            raise InputError(f"--noise must be above 0, got {self.noise:g}")
+
+
+@dataclass(frozen=True)
+class JointTraining:
+    """How cuts and prices are trained together: in turn, each with what the other has become, against one ET."""
+
+    rounds: int = 2
+    """turns of both"""
+    cut_updates: int = 80
+    """PPO updates of the cuts in each turn"""
+    price_rounds: int = 15
+    """rounds of the search for prices in each turn"""
+    days: int = 64
+    """days played per update of the cuts, siblings included"""
+    siblings: int = 8
+    """times each of them is played with different draws"""
+    pool: int = 384
+    """different training days"""
+    learning_rate: float = 3e-4
+    """of the cuts, at the beginning; falls to a tenth"""
+    epochs: int = 3
+    """passes over an update's decisions"""
+    candidates: int = 32
+    """price lists tried in each round"""
+    elite: int = 8
+    """of these, the best shape the next round"""
+    price_days: int = 12
+    """days each list is tried on"""
+    spread: float = 0.3
+    """of the logarithms of the prices at the beginning of each turn"""
+    validation_days: int = 40
+    """days the best pair is chosen on"""
+    validate_every: int = 10
+    """updates between two looks at them; a search looks twice as often"""
+    seed: int = 0
+    """of weights and draws"""
+
+    def __post_init__(self) -> None:
+        for name, least in (("rounds", 1), ("cut_updates", 1), ("price_rounds", 1)):
+            if getattr(self, name) < least:
+                raise InputError(f"--{name.replace('_', '-')} must be at least {least}, got {getattr(self, name)}")
+        self.cuts()
+        self.prices()
+
+    @property
+    def steps(self) -> int:
+        """updates and rounds in all"""
+        return self.rounds * (self.cut_updates + self.price_rounds)
+
+    def cuts(self) -> Training:
+        return Training(
+            iterations=self.rounds * self.cut_updates,
+            days=self.days,
+            siblings=self.siblings,
+            pool=self.pool,
+            learning_rate=self.learning_rate,
+            epochs=self.epochs,
+            sample_share=1.0,
+            teacher_days=0,
+            validation_days=self.validation_days,
+            validate_every=self.validate_every,
+            seed=self.seed,
+        )
+
+    def prices(self) -> PlacementTraining:
+        return PlacementTraining(
+            generations=self.rounds * self.price_rounds,
+            candidates=self.candidates,
+            elite=self.elite,
+            days=self.price_days,
+            pool=self.pool,
+            spread=self.spread,
+            validation_days=self.validation_days,
+            validate_every=max(1, self.validate_every // 2),
+            seed=self.seed,
+        )

@@ -13,7 +13,7 @@ from smartmig.hardware.cluster import parse_gpus
 from smartmig.policy import encoding
 from smartmig.policy.encoding import AT_CONFIG, N_FEATURES, describe
 from smartmig.policy.network import at_rows, n_weights, plan_of, rows
-from smartmig.policy.policy_file import MEAN_FIELD, PRICES, SHIPPED, About, PolicyFile, read_policy, write_policy
+from smartmig.policy.policy_file import JOINT, MEAN_FIELD, PRICES, SHIPPED, About, PolicyFile, read_policy, write_policy
 from smartmig.policy.repartition.mean_field import MeanField
 from smartmig.registry import PLACEMENTS, load
 from smartmig.sim.mig.run import Cluster, cuts_of
@@ -24,23 +24,24 @@ ABOUT = About(
 )
 
 
-@pytest.mark.parametrize("gpu", ["a100-40gb", "a30", "h200-141gb"])
-def test_rows__equal_the_torch_mirror(gpu: str) -> None:
+@pytest.mark.parametrize("gpus", ["16xa100-40gb", "16xa30", "16xh200-141gb", "9xa100-40gb,7xh200-141gb"])
+def test_rows__equal_the_torch_mirror(gpus: str) -> None:
     torch = pytest.importorskip("torch", reason="pip install 'smartmig[train]'")
     from smartmig.train.network import MeanFieldNet
 
-    cluster = Cluster(parse_gpus(f"16x{gpu}", ""))
+    cluster = Cluster(parse_gpus(gpus, ""))
     cuts = cuts_of(cluster, MeanField())
     world = build_world(cuts, load(PLACEMENTS, "placement", "shortest-work")(), Settings(), counted=True)
     state = fresh_state(world, 1, cuts)
     rng = np.random.default_rng(3)
     n_configs = len(cuts.configs)
     count = rng.multinomial(16, np.full(n_configs, 1 / n_configs))
-    n_compute = cuts.models[0].n_compute
-    busy = np.array([rng.integers(0, n * n_compute + 1) for n in count])
+    busy = np.array([rng.integers(0, n * size + 1) for n, size in zip(count, world.config_compute, strict=True)])
     state.tally[AT_CONFIG:] = np.concatenate([count, busy])
     features = rng.normal(size=N_FEATURES).astype(np.float32)
-    net = MeanFieldNet(describe(cuts), n_compute, seed=1)
+    net = MeanFieldNet(describe(cuts), world.config["model"], world.config_compute, world.card, seed=1)
+    with torch.no_grad():
+        net.weights["card"].normal_(generator=torch.Generator().manual_seed(2))
     plan = plan_of(net.vector(), describe(cuts), np.ones(n_configs))
     rows(world, state, plan, features.astype(np.float64), n_configs)
     ours = plan[at_rows(n_configs) :].reshape(n_configs, n_configs)
@@ -111,8 +112,13 @@ def test_mean_field__refuses_a_card_of_another_size(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.npz")), ids=lambda path: path.name)
 def test_shipped_policy__is_small_and_says_how_it_was_made(path: Path) -> None:
-    places = path.name.startswith("prices-")
-    about = read_policy(path, PRICES if places else MEAN_FIELD).about
+    kind, verb = {
+        "prices": (PRICES, "placement"),
+        "joint": (JOINT, "joint"),
+        "mean": (MEAN_FIELD, "repartition"),
+    }[path.name.partition("-")[0]]
+    about = read_policy(path, kind).about
     assert path.stat().st_size < 100_000
-    assert about.command.startswith(f"smartmig train {'placement' if places else 'repartition'} -o {path.name}")
-    assert about.scores["validation_score" if places else "validation_et"] > 0
+    assert about.command.startswith(f"smartmig train {verb} -o")
+    assert f"-o {path.name}" in about.command
+    assert about.scores["validation_score" if kind == PRICES else "validation_et"] > 0

@@ -10,7 +10,7 @@ import pytest
 
 from smartmig.errors import InputError
 from smartmig.hardware.cluster import parse_gpus
-from smartmig.policy.encoding import N_FEATURES
+from smartmig.policy.encoding import N_FEATURES, VERSION
 from smartmig.policy.placement.learned import HAND_MADE, Learned
 from smartmig.policy.placement.shortest_work import ShortestWork
 from smartmig.policy.policy_file import MEAN_FIELD, PRICES, About, PolicyFile, write_policy
@@ -62,7 +62,9 @@ def test_hand_made__places_as_shortest_work(mode: Settings, rule: Static | Slice
 
 
 def write(path: Path, kind: str = PRICES, n: int | None = None) -> str:
-    about = About(kind, 1, ("a100-40gb",), "with static", preempt=True, drain=False, command="smartmig train placement")
+    about = About(
+        kind, VERSION, ("a100-40gb",), "with static", preempt=True, drain=False, command="smartmig train placement"
+    )
     write_policy(path, PolicyFile(about, hand_made()[:n]))
     return str(path)
 

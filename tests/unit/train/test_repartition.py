@@ -19,7 +19,8 @@ from smartmig.registry import PLACEMENTS, load
 from smartmig.sim.mig.batch import Days, Setting
 from smartmig.sim.mig.run import Cluster, Policy, simulate
 from smartmig.sim.mig.world import Settings
-from smartmig.train.repartition import Trainer, advantage
+from smartmig.train.ppo import advantage
+from smartmig.train.repartition import Trainer
 from smartmig.train.settings import Training
 from smartmig.types import Jobs
 
@@ -131,4 +132,4 @@ def test_advantage__is_nothing_between_equal_siblings() -> None:
     rule = SliceCount(base=0.5, hysteresis=1.0)
     played = days.play([0, 0, 0], teacher=rule)
     cost = played.cost[:, 0] + played.cost[:, 1]
-    np.testing.assert_allclose(advantage(played, cost, 3, 3600.0), 0, atol=1e-6)
+    np.testing.assert_allclose(advantage(cost, played.time_s, played.day, 3, 3600.0), 0, atol=1e-6)

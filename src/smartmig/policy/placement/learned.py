@@ -9,6 +9,7 @@ any number of GPUs and any mix of models, and looks at every job in the queue.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -20,8 +21,9 @@ from smartmig.jit import kernel, lowest_bit
 from smartmig.policy.encoding import N_FEATURES, encode
 from smartmig.policy.placement.rule import EarliestDeadlineFirst, Kernels
 from smartmig.policy.plain import PlainSlice, PlainView
-from smartmig.policy.policy_file import PRICES, SHIPPED, read_policy
+from smartmig.policy.policy_file import JOINT, PRICES, SHIPPED, read_policy, shipped_joint
 from smartmig.policy.prices import (
+    AT_CARD,
     AT_DELAY,
     AT_ENERGY,
     AT_LATE,
@@ -38,6 +40,7 @@ from smartmig.policy.prices import (
     set_prices,
 )
 from smartmig.policy.view import (
+    N_CARD,
     JobArrays,
     State,
     World,
@@ -49,13 +52,14 @@ from smartmig.policy.view import (
 from smartmig.types import Floats
 
 # World.knobs: the prices now, the weights of the order, when prices are set next (in events), every how many events (0:
-# somebody else sets them), which slice classes exist, the features, then the network.
+# somebody else sets them), which slice classes exist, what their cards cost more, the features, then the network.
 MOST_CLASSES = 64
 AT_ORDER = N_PRICES
 AT_NEXT = AT_ORDER + N_ORDER
 AT_EVERY = AT_NEXT + 1
 AT_EXISTS = AT_EVERY + 1
-AT_FEATURES = AT_EXISTS + MOST_CLASSES
+AT_DEARER = AT_EXISTS + MOST_CLASSES
+AT_FEATURES = AT_DEARER + MOST_CLASSES
 AT_NETWORK = AT_FEATURES + N_FEATURES
 
 
@@ -81,8 +85,22 @@ def prepare(world: World, jobs: JobArrays, state: State) -> None:
             if state.class_bits[gpu, slice_class] & state.gpu[gpu].usable:
                 world.knobs[AT_EXISTS + slice_class] = 1.0
                 break
+    set_on_time(world, jobs, state)
+    for slice_class in range(world.slice_class.size):
+        card = world.card[world.slice_class[slice_class].model]
+        dearer = 0.0
+        for at in range(N_CARD):
+            if card[at] != 0.0:
+                dearer += card[at] * math.log(world.knobs[AT_CARD + at])
+        world.knobs[AT_DEARER + slice_class] = math.exp(dearer) if dearer != 0.0 else 1.0
+
+
+@kernel
+def set_on_time(world: World, jobs: JobArrays, state: State) -> None:
     every = world.knobs[AT_EVERY]
-    if every > 0.0 and state.now[0].n_events >= world.knobs[AT_NEXT]:
+    passed = state.now[0].n_events - world.knobs[AT_NEXT]
+    # A look ahead that is over, or a new day, turns the clock back.
+    if every > 0.0 and (passed >= 0.0 or passed < -every):
         world.knobs[AT_NEXT] = state.now[0].n_events + every
         encode(world, jobs, state, world.knobs[AT_FEATURES:AT_NETWORK])
         set_prices(world.knobs[AT_NETWORK:], world.knobs[AT_FEATURES:AT_NETWORK], world.knobs[:N_PRICES])
@@ -104,7 +122,7 @@ def choose(world: World, jobs: JobArrays, state: State, job: int) -> int:
         size = world.slice_class[slice_class].size
         at = size_index(size)
         run_s = time_on(jobs, state, job, slice_class)
-        rent = prices[at_size + at] * scaling * run_s
+        rent = prices[at_size + at] * scaling * prices[AT_DEARER + slice_class] * run_s
         levels = state.open_levels[slice_class]
         if levels == 0:
             if prices[AT_EXISTS + slice_class] == 0.0:
@@ -137,7 +155,8 @@ class Learned(EarliestDeadlineFirst):
     """Every job and slice scored with prices that a trained network sets from the state of the cluster (ours)."""
 
     policy_file: str = ""
-    """a policy of one's own (`smartmig train placement`) or a shipped one by name; empty: the one for the run's mode"""
+    """a policy of one's own (`smartmig train placement`), a shipped one by name, or `joint`; empty: the shipped one for
+    the run's mode"""
     every_events: int = 1
     """events between two looks at the prices"""
 
@@ -147,11 +166,15 @@ class Learned(EarliestDeadlineFirst):
     def __post_init__(self) -> None:
         if self.every_events < 1:
             raise InputError(f"learned.every_events must be at least 1, got {self.every_events}")
-        if self.policy_file:
+        if self.policy_file not in ("", JOINT):
             weights_of(self.policy_file)
 
     def knobs(self, world: World) -> tuple[float, ...]:
-        return priced_knobs(weights_of(self.policy_file or shipped_for(world)), self.every_events)
+        if self.policy_file == JOINT:
+            weights = read_policy(shipped_joint(world), PRICES).weights
+        else:
+            weights = weights_of(self.policy_file or shipped_for(world))
+        return priced_knobs(weights, self.every_events)
 
     def plain_key(self, view: PlainView, job: int) -> float:
         raise NotImplementedError(NO_TWIN)
@@ -167,7 +190,7 @@ NO_TWIN = "a learned rule has no plain twin: its network is tested against torch
 def priced_knobs(weights: Floats, every_events: int) -> tuple[float, ...]:
     """What the kernels read, for a network; `every_events` 0: somebody else sets the prices."""
     order = np.exp(np.clip(weights[:N_ORDER], -MOST, MOST))
-    head = [*np.zeros(N_PRICES), *order, 0.0, float(every_events), *np.zeros(MOST_CLASSES + N_FEATURES)]
+    head = [*np.zeros(N_PRICES), *order, 0.0, float(every_events), *np.zeros(2 * MOST_CLASSES + N_FEATURES)]
     return (*head, *weights.tolist(), *np.zeros(ROOM))
 
 

@@ -22,7 +22,7 @@ from smartmig.policy.draw import draw_share
 from smartmig.policy.encoding import AT_CONFIG, N_FEATURES, describe, encode
 from smartmig.policy.network import at_rows, plan_of, rows
 from smartmig.policy.plain import PlainView
-from smartmig.policy.policy_file import SHIPPED, PolicyFile, read_policy
+from smartmig.policy.policy_file import JOINT, SHIPPED, PolicyFile, read_policy, shipped_joint
 from smartmig.policy.view import SLOTS, JobArrays, Kernel, State, World
 from smartmig.types import Floats, Layout
 
@@ -42,9 +42,13 @@ def control(world: World, jobs: JobArrays, state: State, knobs: Floats) -> None:
     n_configs = world.config.size
     matrix = at_rows(n_configs)
     # Before an event's own decision pass (pending) jobs may wait beside free slices; afterwards only misfits do.
-    if not state.now[0].pending and state.now[0].n_waiting > 0 and nobody_runs(world, state):
-        rescue(world, state)
-        return
+    if state.now[0].n_waiting > 0 and nobody_runs(world, state):
+        if not state.now[0].pending:
+            rescue(world, state)
+            return
+        # Nobody has come either: a cut has just been finished. Re-cut now, a small cluster might never do any work.
+        if jobs.spec[state.now[0].n_arrived - 1].arrive_s < state.now[0].time_s:
+            return
     if knobs[1] == 0.0:
         for gpu in range(world.n_gpus):
             row = matrix + state.gpu[gpu].config * n_configs
@@ -87,10 +91,13 @@ def entry_at(plan: Floats, row: int, n_configs: int, present: int, share: float)
 
 @kernel
 def nobody_runs(world: World, state: State) -> bool:
-    n_idle = 0
+    """Not that GPUs are down: some are open, and nothing is on them."""
+    n_open = 0
     for gpu in range(world.n_gpus):
-        n_idle += state.gpu[gpu].busy == 0 and state.gpu[gpu].usable != 0
-    return n_idle == world.n_gpus
+        if state.gpu[gpu].busy > 0:
+            return False
+        n_open += state.gpu[gpu].usable != 0
+    return n_open > 0
 
 
 @kernel
@@ -112,7 +119,7 @@ class MeanField:
     """A learned matrix of transitions between cuts, sampled by every GPU (S3)."""
 
     policy_file: str = ""
-    """a policy of one's own (`smartmig train repartition`); empty: the shipped one for the run's mode"""
+    """a policy of one's own (`smartmig train repartition`), or `joint`; empty: the shipped one for the run's mode"""
     top: int = 1
     """entries of a row that are sampled from; training explores with 3, as S3 does, and 1 takes the likeliest"""
     grouped: bool = True
@@ -130,7 +137,7 @@ class MeanField:
             raise InputError(f"mean-field.top must be at least 1, got {self.top}")
         if not self.events_per_gpu > 0:
             raise InputError(f"mean-field.events_per_gpu must be above 0, got {self.events_per_gpu:g}")
-        if self.policy_file:
+        if self.policy_file not in ("", JOINT):
             read_policy(Path(self.policy_file))
 
     def period_s(self) -> float:
@@ -147,6 +154,8 @@ class MeanField:
 
     def policy(self, world: World) -> PolicyFile:
         """One's own, or the one shipped for the mode."""
+        if self.policy_file == JOINT:
+            return read_policy(shipped_joint(world))
         if self.policy_file:
             return read_policy(Path(self.policy_file))
         return read_policy(SHIPPED / shipped_name(world.n_gpus, world.drain))

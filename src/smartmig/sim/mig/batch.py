@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from smartmig.errors import SimulationError
-from smartmig.jit import kernel, specialise
+from smartmig.jit import specialise
 from smartmig.metrics.objective import energy_tardiness
 from smartmig.policy.encoding import AT_CONFIG, N_FEATURES, encode
 from smartmig.policy.network import at_rows
@@ -25,8 +25,9 @@ from smartmig.policy.placement.rule import Kernels, PlacementRule
 from smartmig.policy.repartition.mean_field import AT_PLAN, MeanField
 from smartmig.policy.repartition.planner import Planner
 from smartmig.policy.repartition.rule import RepartitionRule
-from smartmig.policy.view import SLOTS, JobArrays, Kernel, State, World
+from smartmig.policy.view import JobArrays, Kernel, State, World
 from smartmig.sim.mig.kernel import CHECK_DUE, FINISHED, engine
+from smartmig.sim.mig.ledger import N_BOOKS, settle
 from smartmig.sim.mig.plugged import rule_control
 from smartmig.sim.mig.rollout import planned_stepper
 from smartmig.sim.mig.run import Cluster, cuts_of, open_gpus, rollouts, rule_name
@@ -49,24 +50,6 @@ class Played(NamedTuple):
     total: Floats  # (n_days, 2) tardiness and energy of each whole day
 
 
-@kernel
-def paid(world: World, jobs: JobArrays, state: State, done_late_s: float) -> tuple[float, float]:
-    """Tardiness and energy so far, up to this moment."""
-    now_s = state.now[0].time_s
-    late_s = done_late_s
-    for at in range(state.now[0].n_waiting):
-        late_s += max(0.0, now_s - jobs.spec[state.wait[at].job].deadline_s)
-    energy_j = 0.0
-    for gpu in range(world.n_gpus):
-        watts = world.power_w[state.gpu[gpu].model, state.gpu[gpu].busy]
-        energy_j += state.gpu[gpu].energy_j + watts * (now_s - state.gpu[gpu].charged_s)
-        for place in range(SLOTS):
-            job = state.slot[gpu * SLOTS + place].job
-            if job >= 0:
-                late_s += max(0.0, now_s - jobs.spec[job].deadline_s)
-    return late_s, energy_j
-
-
 def play_day(
     world: World,
     jobs: JobArrays,
@@ -75,6 +58,7 @@ def play_day(
     knobs: Floats,
     matrix_at: int,
     grouped: bool,
+    books: Floats,
     features: Floats,
     gpus: Ints,
     moves: Ints,
@@ -84,14 +68,11 @@ def play_day(
 ) -> int:
     """Run one day to its end, recording every decision; the number of decisions, or -1 if the day got stuck.
 
-    `matrix_at`: where the policy leaves its rows in `knobs`, -1 for a teacher.
+    `matrix_at`: where the policy leaves its rows in `knobs`, -1 for a teacher. `cost[0]` is what was paid before the
+    first decision, `cost[n]` from the nth on.
     """
     n_configs = world.config.size
     n = 0
-    done = 0.0  # tardiness of finished jobs
-    next_late = 0  # jobs before this one are counted in `done`, or still run
-    before_late = 0.0
-    before_energy = 0.0
     while True:
         due = (state.now[0].n_events // every_events + 1) * every_events
         status = advance(world, jobs, state, state.now[0].next_check_s, due)
@@ -101,20 +82,7 @@ def play_day(
             state.now[0].next_check_s += 3600.0
             if state.now[0].next_check_s - state.now[0].last_event_s > 2 * 86_400.0:
                 return -1
-        # Finished jobs leave a window that moves with time; a slow job holds its lower end.
-        while next_late < state.now[0].n_arrived and not np.isnan(state.job[next_late].finish_s):
-            done += max(0.0, state.job[next_late].finish_s - jobs.spec[next_late].deadline_s)
-            next_late += 1
-        finished_in_window = 0.0
-        for job in range(next_late, state.now[0].n_arrived):
-            if not np.isnan(state.job[job].finish_s):
-                finished_in_window += max(0.0, state.job[job].finish_s - jobs.spec[job].deadline_s)
-        late_s, energy_j = paid(world, jobs, state, done + finished_in_window)
-        if n > 0:
-            cost[n - 1, 0] = late_s - before_late
-            cost[n - 1, 1] = energy_j - before_energy
-        before_late = late_s
-        before_energy = energy_j
+        settle(world, jobs, state, books, cost[n])
         if status == FINISHED:
             return n
         if n == time_s.size:
@@ -202,6 +170,10 @@ class Days:
         self.fresh = fresh_state(self.world, 1, self.cuts)
         open_gpus(self.world, self.fresh, setting.placement)
 
+    def place_with(self, knobs: Floats) -> None:
+        """Go on with other knobs of the placement rule."""
+        self.world = self.world._replace(knobs=knobs)
+
     def play(
         self,
         which: Sequence[int],
@@ -230,7 +202,9 @@ class Days:
         def one(item: tuple[int, int]) -> Played:
             nth, index = item
             jobs = self.jobs[index]
-            world = self.world._replace(seed=(seed * 1_000_003 + nth) & 0x7FFFFFFF)
+            # Knobs are copied because a learned placing keeps its prices there.
+            own = self.world.knobs.copy()
+            world = self.world._replace(seed=(seed * 1_000_003 + nth) & 0x7FFFFFFF, knobs=own)
             state = self._state(jobs)
             if weights is not None:
                 knobs = learned.knobs_of(self.cuts, weights)
@@ -243,18 +217,20 @@ class Days:
                     np.zeros((room, N_FEATURES), dtype=np.float32),
                     np.zeros((room, 2, n_configs), dtype=np.int16),
                     np.zeros((room, n_configs, n_configs), dtype=np.int16),
-                    np.zeros((room, n_configs), dtype=np.int32),
-                    np.zeros((room, 2)),
+                    np.zeros((room, n_configs), dtype=np.int64),
+                    np.zeros((room + 1, 2)),
                     np.zeros(room),
                 )
-                n = run(world, jobs, state, every, knobs, matrix_at, learned.grouped, *out)
+                n = run(world, jobs, state, every, knobs, matrix_at, learned.grouped, np.zeros(N_BOOKS), *out)
                 if n != -2:
                     break
                 room *= 2  # re-cuts are events too
                 state = self._state(jobs)
             if n < 0:
                 raise SimulationError(f"training day {index} got stuck: jobs wait for a slice the policy never cut")
-            return Played._make([*(array[:n] for array in out), np.full(n, nth), self._total(jobs, state)])
+            *seen, cost, time_s = out
+            arrays = [*(array[:n] for array in seen), cost[1 : n + 1], time_s[:n]]
+            return Played._make([*arrays, np.full(n, nth), self._total(jobs, state)])
 
         with ThreadPoolExecutor(self.n_threads) as pool:
             return joined(list(pool.map(one, enumerate(which))))
@@ -276,7 +252,8 @@ class Days:
         built = engine(rule_name(placement), placement.kernels)
         asked_every = learned.every_events(self.world.n_gpus)
         tries = rollouts(placement, planner)
-        step = planned_stepper(self.world, jobs, planner, self.cuts, built, tries, asked_every, told)
+        world = self.world._replace(knobs=self.world.knobs.copy())
+        step = planned_stepper(world, jobs, planner, self.cuts, built, tries, asked_every, told)
         state = self._state(jobs)
         state.now["next_check_s"] = 0.0
         while (status := step(state, NO_PAUSE)) == CHECK_DUE:
@@ -284,7 +261,7 @@ class Days:
         if status != FINISHED:
             raise SimulationError(f"training day {index} got stuck: jobs wait for a slice the planner never cut")
         n = len(features)
-        kept, cost = np.full((n, n_configs), -1, dtype=np.int32), np.full((n, 2), np.nan)
+        kept, cost = np.full((n, n_configs), -1, dtype=np.int64), np.full((n, 2), np.nan)
         seen = [np.array(features), np.array(gpus), np.array(moves), kept, cost, np.array(time_s)]
         return Played._make([*seen, np.full(n, nth), self._total(jobs, state)])
 

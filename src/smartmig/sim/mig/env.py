@@ -27,12 +27,12 @@ from smartmig.policy.placement.rule import Kernels, PlacementRule
 from smartmig.policy.repartition.mean_field import MeanField
 from smartmig.policy.view import JobArrays, Kernel, State, World
 from smartmig.registry import PLACEMENTS, load
-from smartmig.sim.mig.batch import paid
 from smartmig.sim.mig.kernel import CHECK_DUE, FINISHED, advance, close_books, engine
+from smartmig.sim.mig.ledger import ENERGY_J, LATE_S, N_BOOKS, keep_books
 from smartmig.sim.mig.recut import recut
 from smartmig.sim.mig.run import Cluster, cuts_of, open_gpus, rule_name, run_of
 from smartmig.sim.mig.world import Settings, build_jobs, build_world, fresh_state
-from smartmig.types import DEADLINE_GRACE_S, Floats, Jobs
+from smartmig.types import Floats, Jobs
 from smartmig.workload.diurnal import DiurnalDay
 from smartmig.workload.seeds import TRAINING_FIRST
 
@@ -48,32 +48,6 @@ N_TRAINING_DAYS = 10_000_000
 
 N_TIME_OF_DAY = 4
 """The encoding's last features, the only ones that may be negative."""
-
-# Day.books: what was paid so far, and how far the finished jobs have been looked through.
-LATE_S, ENERGY_J, SETTLED_LATE_S, FIRST_OPEN = range(4)
-
-
-@kernel
-def finished_late_s(jobs: JobArrays, state: State, job: int) -> float:
-    """Tardiness of a finished job, as `metrics.summary` counts it."""
-    late_s = state.job[job].finish_s - jobs.spec[job].deadline_s
-    return late_s if late_s > DEADLINE_GRACE_S else 0.0
-
-
-@kernel
-def keep_books(world: World, jobs: JobArrays, state: State, books: Floats) -> None:
-    """Tardiness and energy from time 0 to this moment; jobs that are late and not done count as far as they are."""
-    n_arrived = state.now[0].n_arrived
-    first_open = int(books[FIRST_OPEN])
-    while first_open < n_arrived and not np.isnan(state.job[first_open].finish_s):
-        books[SETTLED_LATE_S] += finished_late_s(jobs, state, first_open)
-        first_open += 1
-    books[FIRST_OPEN] = first_open
-    late_s = books[SETTLED_LATE_S]
-    for job in range(first_open, n_arrived):
-        if not np.isnan(state.job[job].finish_s):
-            late_s += finished_late_s(jobs, state, job)
-    books[LATE_S], books[ENERGY_J] = paid(world, jobs, state, late_s)
 
 
 @kernel
@@ -125,7 +99,7 @@ class Day:
     jobs: Jobs
     arrays: JobArrays
     state: State
-    books: Floats  # (4,) LATE_S, ENERGY_J, SETTLED_LATE_S, FIRST_OPEN
+    books: Floats  # (N_BOOKS,) see ledger
 
     def et_so_far(self) -> float:
         return energy_tardiness(float(self.books[ENERGY_J]), float(self.books[LATE_S]) / len(self.jobs))
@@ -220,7 +194,7 @@ class MigRepartition(gymnasium.Env[NDArray[np.float32], NDArray[np.int64]]):
         state = fresh_state(self._world, len(jobs), self._cuts)
         open_gpus(self._world, state, self._placement)
         state.now["next_check_s"] = self._period_s
-        self._day = Day(jobs, arrays, state, np.zeros(4))
+        self._day = Day(jobs, arrays, state, np.zeros(N_BOOKS))
         self._rewarded_et = 0.0
         seen, done = self._run_on(self._day)
         return seen, self._info(self._day, done)

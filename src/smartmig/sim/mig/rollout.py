@@ -190,8 +190,8 @@ class LookAhead:
     def __init__(self, planner: Planner, world: World, jobs: JobArrays, cuts: CutTable, try_cuts: Kernel) -> None:
         base = planner.base_rule
         self.planner, self.jobs, self.cuts = planner, jobs, cuts
-        self.world = world._replace(record=False, counted=base.counted)
-        self.counted = base.counted
+        # Looking ahead must not leave a trace: rules may keep prices and clocks in their knobs.
+        self.world = world._replace(record=False, knobs=world.knobs.copy())
         self.control: Kernel = type(base).control
         self.knobs = base.knobs(cuts, world)
         self.period_s, self.every_events = base.period_s(), base.every_events(world.n_gpus)
@@ -299,12 +299,11 @@ class LookAhead:
         n_jobs: int = draw_future(
             self.jobs, self.few, n_present, first, n_arrived, now_s, end_s, rate_hz, self.world.seed, nth << 20
         )
-        if self.counted:
-            few, tally = self.few, self.start.tally
-            few.by_deadline[:] = np.argsort(few.spec["deadline_s"], kind="stable")
-            few.spec["deadline_rank"][few.by_deadline] = np.arange(self.n_room)
-            for edge, edge_s in enumerate(TIME_EDGES_S):
-                tally[AT_EDGE + edge] = np.sum(few.spec["deadline_s"] < now_s + edge_s)
+        few, tally = self.few, self.start.tally
+        few.by_deadline[:] = np.argsort(few.spec["deadline_s"], kind="stable")
+        few.spec["deadline_rank"][few.by_deadline] = np.arange(self.n_room)
+        for edge, edge_s in enumerate(TIME_EDGES_S):
+            tally[AT_EDGE + edge] = np.sum(few.spec["deadline_s"] < now_s + edge_s)
         return n_jobs
 
     def try_out(self, now_s: float, n_jobs: int, targets: Ints, alive: Ints, costs: Floats, stop_s: float) -> bool:

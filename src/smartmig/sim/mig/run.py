@@ -96,8 +96,13 @@ def open_gpus(world: World, state: State, placement: PlacementRule) -> None:
         built.set_usable(world, state, gpu, int(present @ (1 << np.arange(SLOTS))))
 
 
-def stepper(world: World, jobs: JobArrays, policy: Policy, cuts: CutTable) -> Callable[[State, int], int]:
-    """The compiled engine as a function (state, events to pause at) -> status."""
+def stepper(
+    world: World, jobs: JobArrays, policy: Policy, cuts: CutTable, control_knobs: Floats | None = None
+) -> Callable[[State, int], int]:
+    """The compiled engine as a function (state, events to pause at) -> status.
+
+    `control_knobs`: for the repartition rule, in place of its own.
+    """
     placement, repartition = policy.placement, policy.repartition
     if isinstance(repartition, Planner):
         built = engine(rule_name(placement), placement.kernels)
@@ -107,7 +112,7 @@ def stepper(world: World, jobs: JobArrays, policy: Policy, cuts: CutTable) -> Ca
         return lambda state, pause_events: int(advance(world, jobs, state, math.inf, pause_events))
     run = controlled_engine(rule_name(placement), placement.kernels, rule_name(repartition), type(repartition).control)
     period_s, every_events = repartition.period_s(), repartition.every_events(world.n_gpus)
-    knobs = repartition.knobs(cuts, world)
+    knobs = repartition.knobs(cuts, world) if control_knobs is None else control_knobs
 
     def go_on(state: State, pause_events: int) -> int:
         if state.now["next_check_s"][0] == 0.0:

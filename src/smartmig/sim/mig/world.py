@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -11,6 +12,7 @@ import numpy as np
 from smartmig.errors import NoSliceFits
 from smartmig.hardware.cuts import CutTable
 from smartmig.hardware.layouts import sizes
+from smartmig.hardware.model import GpuModel
 from smartmig.policy.encoding import AT_CONFIG
 from smartmig.policy.placement.rule import PlacementRule, throughput_class
 from smartmig.policy.view import (
@@ -29,6 +31,9 @@ from smartmig.policy.view import (
     World,
 )
 from smartmig.types import SLICE_SIZES, Floats, Ints, Jobs
+
+A100_IDLE_W, A100_FULL_W = 40.0, 248.5
+"""what World.card compares with (S3's power curve)"""
 
 
 @dataclass(frozen=True)
@@ -98,6 +103,7 @@ def build_world(cuts: CutTable, rule: PlacementRule, settings: Settings, counted
         restart_s=float(settings.restart_s),
         recut_s=float(settings.recut_s),
         power_w=power_w,
+        card=np.array([card_of(model, settings) for model in models]),
         share_level=share_level,
         size_level=size_level,
         slice_class=classes,
@@ -109,6 +115,17 @@ def build_world(cuts: CutTable, rule: PlacementRule, settings: Settings, counted
         knobs=np.zeros(1),
     )
     return world._replace(knobs=np.array(rule.knobs(world) or (0.0,), dtype=np.float64))
+
+
+def card_of(model: GpuModel, settings: Settings) -> list[float]:
+    """A row of World.card."""
+    speed = model.speed[SLICE_SIZES.index(max(profile.compute for profile in model.profiles))]
+    idle_w, full_w = model.power.watts[0], model.power.watts[-1]
+    return [
+        math.log(speed) if settings.estimated_speed else 0.0,
+        math.log(max(idle_w, 1.0) / A100_IDLE_W),
+        math.log(max(full_w, 1.0) / A100_FULL_W),
+    ]
 
 
 def build_jobs(
