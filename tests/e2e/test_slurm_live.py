@@ -134,8 +134,8 @@ def test_owner__may_hold_and_release_but_not_start_move_or_pin(site: Site) -> No
     job = rig.sbatch("--gres=gpu:1", "--hold", "--comment=mine", "--nodelist=node5", user=owner)
     time.sleep(1.2)
     assert (rig.job(job)["JobState"], rig.job(job)["Priority"]) == ("PENDING", "0")
-    for change in ("Partition=other", "NodeList=node1"):
-        assert "denied" in rig.scontrol("update", f"JobId={job}", change, user=owner, check=False)
+    for change in (["Partition=other"], ["NodeList=node1"], ["AdminComment=smartmig held", "NodeList=node1"]):
+        assert "denied" in rig.scontrol("update", f"JobId={job}", *change, user=owner, check=False)
     assert rig.job(job)["ReqNodeList"] == "node5"
     # The release queues it with smartmig, which starts it where its owner asked; `nobody` may not run it as `daemon`.
     rig.scontrol("release", str(job), user=owner)

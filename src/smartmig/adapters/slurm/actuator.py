@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,7 +82,10 @@ class SlurmActuator:
     def take_over(self, timeout_s: float) -> int:
         if self._rules.off_file is None:
             raise AdapterError("mode act needs the submit script; put it there with `smartmig slurm install`")
-        self._rules.off_file.unlink(missing_ok=True)
+        try:
+            self._rules.off_file.unlink(missing_ok=True)
+        except OSError as error:
+            raise AdapterError(f"{self._rules.off_file}: cannot be removed: {error.strerror}") from None
         self._end_keeper()
         keeper = Keeper(
             *self._open_both(), self._rules.partition, self._rules.start_grace_s, self._cooling, self._one_at_a_time
@@ -97,7 +101,9 @@ class SlurmActuator:
 
     def let_go(self, timeout_s: float) -> int:
         if self._rules.off_file is not None:
-            self._rules.off_file.touch()
+            # Even where that is not allowed, what is held must be released.
+            with suppress(OSError):
+                self._rules.off_file.touch()
         self._end_keeper()
         reads, writes = self._open_both()
         try:

@@ -81,9 +81,9 @@ function slurm_job_modify(job, record, part_list, uid)
       local code = site_modify(job, record, part_list, uid)
       if code ~= slurm.SUCCESS then return code end
    end
-   -- The daemon writes its mark with everything it does.
-   if switched_off() or job.admin_comment ~= nil then return slurm.SUCCESS end
    local operator = uid == 0 or uid == DAEMON_UID
+   -- The daemon writes its mark with everything it does.
+   if switched_off() or (operator and job.admin_comment ~= nil) then return slurm.SUCCESS end
    local marked = string.find(record.admin_comment or "", "^smartmig ") ~= nil
    if not marked then
       local moves = job.partition ~= nil and names_ours(job.partition, part_list) and asks_gpus(record)
