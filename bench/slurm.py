@@ -212,11 +212,8 @@ class Monkey:
 
     def wait_in_charge(self) -> None:
         """Until the daemon that runs now has taken over: that is when it starts jobs."""
-        end_s = time.monotonic() + 20
-        while time.monotonic() < end_s:
-            said = self.site.log.read_text(errors="replace")
-            if said.rfind('"take over"') > said.rfind('"ready"'):
-                return
+        end_s = time.monotonic() + 30
+        while not self.site.in_charge() and time.monotonic() < end_s:
             time.sleep(0.05)
 
 

@@ -34,6 +34,8 @@ class Site:
         self.off_file = rig.etc / "smartmig" / "off"
         self.adapter = f"slurm:partition={PARTITION},config={rig.etc}"
         self.log = rig.folder / "log" / "smartmig.log"
+        self.begun = 0
+        """where the log of the present daemon begins"""
         self.daemon: subprocess.Popen[bytes] | None = None
 
     def install(self, *flags: str) -> None:
@@ -64,6 +66,7 @@ class Site:
                 stdout=log,
                 start_new_session=True,
             )
+        self.begun = self.log.stat().st_size
         if wait:
             said = '"take over"' if mode == "act" else '"ready"'
             begun = self.log.read_text(errors="replace").count(said)
@@ -99,6 +102,10 @@ class Site:
                 if event.get("what") == what:
                     found.append(event)
         return found
+
+    def in_charge(self) -> bool:
+        """Whether the daemon that runs now has taken over."""
+        return b'"take over"' in self.log.read_bytes()[self.begun :]
 
     def ran(self) -> dict[str, list[tuple[str, str, float]]]:
         """By job (`12` or `12_3`): (node, GPUs, time) of each start."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,9 +20,6 @@ from smartmig.errors import AdapterError
 
 LIBRARY = "libslurm.so"
 NO_CHANGE = -1
-KEEP_ENDED_S = 30.0
-"""Ended jobs are reported for so long, so that a slow reader sees how they ended."""
-
 UNREACHABLE = frozenset((*range(1800, 1804), *range(5000, 5006)))
 """Errors of slurm_errno.h that mean the controller was not reached: "SLURMCTLD_COMMUNICATIONS" and "SOCKET"."""
 
@@ -60,11 +56,8 @@ class LibSlurm:
         self._partitions, self._reservations = RecordReader(PartitionRecord), RecordReader(ReservationRecord)
 
     def jobs(self, partition: str, timeout_s: float) -> tuple[JobRecord, ...] | None:
-        since = int(time.time() - KEEP_ENDED_S)
         name = partition.encode()
-        return self._read(
-            "jobs", lambda: self._shim.smartmig_jobs(self._handle, name, ctypes.c_long(since)), self._jobs, timeout_s
-        )
+        return self._read("jobs", lambda: self._shim.smartmig_jobs(self._handle, name), self._jobs, timeout_s)
 
     def nodes(self, timeout_s: float) -> tuple[NodeRecord, ...] | None:
         return self._read("nodes", lambda: self._shim.smartmig_nodes(self._handle), self._nodes, timeout_s)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from smartmig.adapters.slurm.calls import Release, SlurmRefusal, SlurmSilence
 from smartmig.adapters.slurm.records import JobRecord, NodeRecord, PartitionRecord, ReservationRecord
+from smartmig.adapters.slurm.states import JobState
 from smartmig.errors import AdapterError
 
 _KEY = re.compile(r"(?:^| )([A-Z][A-Za-z]*(?:[:/][A-Za-z:/]+)?)=")
@@ -34,7 +35,11 @@ class Scontrol:
 
     def jobs(self, partition: str, timeout_s: float) -> tuple[JobRecord, ...]:
         records = self._job_records(["show", "-a", "-d", "-o", "job"], timeout_s)
-        return tuple(record for record in records if record.base_state != "PENDING" or partition in record.partitions)
+        return tuple(
+            record
+            for record in records
+            if record.holds or (record.base_state == JobState.PENDING and partition in record.partitions)
+        )
 
     def job(self, job_id: int, timeout_s: float) -> tuple[JobRecord, ...]:
         return self._job_records(["show", "-a", "-d", "-o", "job", str(job_id)], timeout_s)

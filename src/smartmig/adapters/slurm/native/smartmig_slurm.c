@@ -308,8 +308,8 @@ static void put_job(handle_t *h, const slurm_job_info_t *job)
 	end_record(h);
 }
 
-/* Jobs that wait for `partition` or hold resources anywhere, and those that ended since `ended_since`. */
-int smartmig_jobs(void *handle, const char *partition, long ended_since)
+/* Jobs that wait for `partition` or hold resources anywhere. */
+int smartmig_jobs(void *handle, const char *partition)
 {
 	handle_t *h = handle;
 	job_info_msg_t *message = NULL;
@@ -324,8 +324,7 @@ int smartmig_jobs(void *handle, const char *partition, long ended_since)
 			if (job->partition == NULL || strstr(job->partition, partition) == NULL)
 				continue;
 		} else if (base > JOB_SUSPENDED && !(job->job_state & JOB_COMPLETING)) {
-			if (job->end_time < ended_since)
-				continue;
+			continue;
 		}
 		put_job(h, job);
 	}
