@@ -112,7 +112,7 @@ def test_train__joint_and_its_prices_are_found_resumed_and_used(folder: Path) ->
     assert json.loads(done.stdout)["steps"] == 2
     done = smartmig(folder, "train", "joint", "-o", "pair.npz", *small, *turns, "--resume")
     assert done.returncode == 0, done.stderr
-    start = ("--start", "pair.npz", "--updates", "1", "--siblings", "2")
+    start = ("--start", "pair.npz", "--iterations", "1", "--siblings", "2")
     done = smartmig(folder, "train", "prices", "-o", "prices-of-pair.npz", *small, *start, "--json")
     assert done.returncode == 0, done.stderr
     assert smartmig(folder, "generate", "day", "--multiplier", "1", "-o", "one.csv").returncode == 0

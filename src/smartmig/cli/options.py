@@ -96,12 +96,13 @@ def with_policy_file(spec: RuleSpec, policy_file: Path | None) -> RuleSpec:
 
 def field_docs(settings: type) -> dict[str, str]:
     """The string below each field of a dataclass: its documentation, and its flag's help."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(settings)))
-    body = tree.body[0].body  # type: ignore[attr-defined]
     docs = {}
-    for field, following in pairwise(body):
-        if isinstance(field, ast.AnnAssign) and isinstance(following, ast.Expr):
-            docs[field.target.id] = str(following.value.value)  # type: ignore[union-attr, attr-defined]
+    for part in settings.__mro__[-2::-1]:  # all but `object`, the last word is the class's own
+        tree = ast.parse(textwrap.dedent(inspect.getsource(part)))
+        body = tree.body[0].body  # type: ignore[attr-defined]
+        for field, following in pairwise(body):
+            if isinstance(field, ast.AnnAssign) and isinstance(following, ast.Expr):
+                docs[field.target.id] = str(following.value.value)  # type: ignore[union-attr, attr-defined]
     return docs
 
 

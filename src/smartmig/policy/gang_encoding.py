@@ -233,7 +233,8 @@ def encode(world: World, jobs: JobArrays, state: State, seen: Floats) -> None:
                 bits &= bits - 1
             at = next_waiting(state, tail + 1)
         job = jobs.ranked[head].job
-        oldest = job if oldest < 0 else min(oldest, job)
+        if oldest < 0 or (jobs.spec[job].submit_s, job) < (jobs.spec[oldest].submit_s, oldest):
+            oldest = job
         fill_slot(world, jobs, state, job, crowd, cell, seen)
         if tail != head:
             fill_slot(world, jobs, state, jobs.ranked[tail].job, crowd, N_CELLS + cell, seen)

@@ -1,4 +1,4 @@
-"""What our PPO trainers share: advantages from siblings, the clipped step, checkpoints.
+"""PPO on whole days: advantages from siblings, the clipped step, checkpoints. Trainers say how a day is played.
 
 Every training day is played several times with different draws (*siblings*). A decision's advantage is what its day
 cost from there on, less what it cost the siblings from the same moment on: they saw the same arrivals, whose noise is
@@ -9,18 +9,23 @@ from __future__ import annotations
 
 import copy
 import io
-from collections.abc import Callable
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from smartmig.atomic import atomic_write
 from smartmig.errors import InputError
 from smartmig.jit import kernel
 from smartmig.metrics.objective import ENERGY_WEIGHT
+from smartmig.train.settings import Ppo
 from smartmig.types import Floats, Ints
 
 MINIBATCH = 8192
@@ -75,54 +80,161 @@ def in_usual_size(better: Floats) -> Floats:
     return centred
 
 
+class Rollout(NamedTuple):
+    """What an update learns from: the decisions of some days, one after another."""
+
+    cost: Floats  # (n, 2) tardiness (s) and energy (J) of the whole cluster until the next decision
+    n_jobs: Ints  # (n,) of the decision's day
+    time_s: Floats  # (n,)
+    day: Ints  # (n,)
+    et: float
+    """mean of the days"""
+    log_probability: Callable[[Tensor], tuple[Tensor, Tensor]]
+    """of the decisions with the given indices, and their mean entropy"""
+
+
+class PpoTrainer(ABC):
+    """A training run that can be stopped after any update and goes on exactly as if it had not been."""
+
+    entropy = 0.0
+    """reward for undecided decisions at the beginning; falls to 0"""
+
+    def __init__(self, net: Any, training: Ppo, device: str) -> None:
+        # The networks are small: more threads than this wait for each other longer than they work.
+        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // 2))
+        self.training, self.device = training, device
+        self.net = net.to(device)
+        trained = [weight for weight in self.net.parameters() if weight.requires_grad]
+        self.optimiser = torch.optim.Adam(trained, training.learning_rate)
+        self.rng = np.random.default_rng(training.seed)
+        self.torch_rng = torch.Generator().manual_seed(training.seed)
+        self.iteration = 0
+        self.best_et = np.inf
+        self.best: Floats = self.net.vector()
+        self.smooth = self.best
+        self.curve: list[dict[str, float]] = []
+
+    @abstractmethod
+    def play(self, which: Sequence[int], seed: int) -> Rollout:
+        """Training days by index under the network, with draws; before any of its weights change."""
+
+    @abstractmethod
+    def validation_et(self, weights: Floats) -> float:
+        """Mean ET of the validation days."""
+
+    def begin(self, weights: Floats) -> None:
+        """Start from a policy that is there already."""
+        self.net.load_vector(weights)
+        self.best = self.smooth = weights
+        self.best_et = np.inf
+        self.validate()
+
+    def update(self) -> dict[str, float]:
+        """Play some days, improve the policy once."""
+        training = self.training
+        began = time.perf_counter()
+        families = self.rng.choice(training.pool, training.days // training.siblings, replace=False)
+        which = [int(index) for index in families for _ in range(training.siblings)]
+        played = self.play(which, training.seed * 1_000_000 + self.iteration + 1)
+        played_s = time.perf_counter() - began
+        cost = et_cost(played.cost, played.n_jobs)
+        better = advantage(cost, played.time_s, played.day, training.siblings, training.horizon_s)
+        gain = torch.tensor(in_usual_size(better), dtype=torch.float32, device=self.device)
+        step = self._improve(played.log_probability, gain)
+        self.iteration += 1
+        self.smooth = SMOOTHING * self.smooth + (1 - SMOOTHING) * self.net.vector()
+        row = {
+            "iteration": float(self.iteration),
+            "train_et": played.et,
+            "advantage_spread": float(better.std()),
+            "entropy": step.entropy,
+            "kl": step.kl,
+            "decisions_per_s": len(cost) / (time.perf_counter() - began),
+            "play_s": played_s,
+        }
+        if self.iteration % training.validate_every == 0 or self.iteration == training.iterations:
+            row["validation_et"] = self.validate()
+        self.curve.append(row)
+        return row
+
+    def _improve(self, log_probability: Callable[[Tensor], tuple[Tensor, Tensor]], gain: Tensor) -> Step:
+        """PPO's clipped steps."""
+        training = self.training
+        with torch.no_grad():
+            everything = torch.arange(len(gain), device=self.device)
+            before = torch.cat([log_probability(part)[0] for part in everything.split(65_536)])
+        progress = self.iteration / max(1, training.iterations)
+        for group in self.optimiser.param_groups:
+            group["lr"] = training.learning_rate * (1 - 0.9 * progress)
+        moved: list[float] = []
+        undecided = 0.0
+        for _ in range(training.epochs):
+            n_sample = max(1, int(training.sample_share * len(before)))
+            order = torch.randperm(len(before), generator=self.torch_rng)[:n_sample].to(self.device)
+            for batch in order.split(MINIBATCH):
+                log_p, entropy = log_probability(batch)
+                log_ratio = log_p - before[batch]
+                ratio = log_ratio.exp()
+                clipped = ratio.clamp(1 - training.clip, 1 + training.clip)
+                surrogate = torch.minimum(ratio * gain[batch], clipped * gain[batch]).mean()
+                undecided = float(entropy.detach())
+                loss = -surrogate - self.entropy * (1 - progress) * entropy
+                self.optimiser.zero_grad()
+                loss.backward()
+                torch.nn.utils.clip_grad_norm_(self.net.parameters(), 0.5)
+                self.optimiser.step()
+                moved.append(float(((ratio - 1) - log_ratio).mean().detach()))
+            if moved[-1] > training.kl_limit:
+                break
+        return Step(float(np.mean(moved)), undecided)
+
+    def validate(self) -> float:
+        if not self.training.validation_days:
+            self.best = self.smooth
+            return np.nan
+        et = self.validation_et(self.smooth)
+        if et < self.best_et:
+            self.best_et, self.best = et, self.smooth
+        return et
+
+    def save(self, path: Path) -> None:
+        """A checkpoint, written atomically."""
+        write_checkpoint(path, self.state())
+
+    def state(self) -> dict[str, Any]:
+        """All that `restore` needs to go on as if nothing had happened."""
+        return {
+            "training": asdict(self.training),
+            "net": self.net.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "rng": self.rng.bit_generator.state,
+            "torch_rng": self.torch_rng.get_state(),
+            "iteration": self.iteration,
+            "best_et": self.best_et,
+            "best": torch.tensor(self.best),
+            "smooth": torch.tensor(self.smooth),
+            "curve": self.curve,
+        }
+
+    def load(self, path: Path) -> None:
+        """Go on from a checkpoint of the same training; raises `InputError` for another's."""
+        self.restore(read_checkpoint(path, self.device, asdict(self.training), may_differ="iterations"))
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.net.load_state_dict(state["net"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.rng.bit_generator.state = state["rng"]
+        self.torch_rng.set_state(state["torch_rng"].cpu())
+        self.iteration, self.best_et = state["iteration"], state["best_et"]
+        self.best, self.smooth = state["best"].cpu().numpy(), state["smooth"].cpu().numpy()
+        self.curve = state["curve"]
+
+
 class Step(NamedTuple):
     """How far one update went."""
 
     kl: float
     entropy: float
-
-
-def improve(
-    net: nn.Module,
-    optimiser: torch.optim.Optimizer,
-    log_probability: Callable[[Tensor], tuple[Tensor, Tensor]],
-    before: Tensor,
-    gain: Tensor,
-    *,
-    epochs: int,
-    sample_share: float,
-    clip: float,
-    entropy_weight: float,
-    kl_limit: float,
-    generator: torch.Generator,
-) -> Step:
-    """PPO's clipped steps; `log_probability` of the decisions with the given indices, and their mean entropy."""
-    moved: list[float] = []
-    undecided = 0.0
-    for _ in range(epochs):
-        n_sample = max(1, int(sample_share * len(before)))
-        order = torch.randperm(len(before), generator=generator)[:n_sample].to(before.device)
-        for batch in order.split(MINIBATCH):
-            log_p, entropy = log_probability(batch)
-            log_ratio = log_p - before[batch]
-            ratio = log_ratio.exp()
-            clipped = ratio.clamp(1 - clip, 1 + clip)
-            surrogate = torch.minimum(ratio * gain[batch], clipped * gain[batch]).mean()
-            undecided = float(entropy.detach())
-            loss = -surrogate - entropy_weight * entropy
-            optimiser.zero_grad()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(net.parameters(), 0.5)
-            optimiser.step()
-            moved.append(float(((ratio - 1) - log_ratio).mean().detach()))
-        if moved[-1] > kl_limit:
-            break
-    return Step(float(np.mean(moved)), undecided)
-
-
-def set_learning_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
-    for group in optimiser.param_groups:
-        group["lr"] = rate
 
 
 def write_checkpoint(path: Path, state: dict[str, Any]) -> None:

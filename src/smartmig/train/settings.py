@@ -7,17 +7,9 @@ from dataclasses import dataclass
 from smartmig.errors import InputError
 
 
-def check_families(days: int, siblings: int, pool: int) -> None:
-    """Raises `InputError` unless every day of an update can be played by all its siblings."""
-    if days % siblings:
-        raise InputError(f"--days must be a multiple of --siblings ({siblings}), got {days}")
-    if pool < days // siblings:
-        raise InputError(f"--pool must hold at least {days // siblings} days, got {pool}")
-
-
 @dataclass(frozen=True)
-class Training:
-    """How a mean-field policy is trained."""
+class Ppo:
+    """What all PPO trainers are told."""
 
     iterations: int = 200
     """PPO updates"""
@@ -37,18 +29,8 @@ class Training:
     """of the decisions played, drawn anew for every pass"""
     clip: float = 0.2
     """PPO's bound on how far a probability may move in one update"""
-    entropy: float = 0.002
-    """reward for undecided rows at the beginning; falls to 0"""
     kl_limit: float = 0.05
     """an update stops once the policy moved this far"""
-    top: int = 3
-    """entries of a row that are sampled from (S3)"""
-    events_per_gpu: float = 0.5
-    """events between two decisions, per GPU; fewer and weightier ones than in use are easier to learn from"""
-    teacher_days: int = 64
-    """days of the teacher to imitate first; 0: none"""
-    teacher_epochs: int = 12
-    """passes over them"""
     validation_days: int = 40
     """days the best policy is chosen on"""
     validate_every: int = 10
@@ -60,9 +42,28 @@ class Training:
         for name, least in (("iterations", 0), ("days", 2), ("siblings", 2), ("pool", 1), ("epochs", 1)):
             if getattr(self, name) < least:
                 raise InputError(f"--{name} must be at least {least}, got {getattr(self, name)}")
-        check_families(self.days, self.siblings, self.pool)
+        if self.days % self.siblings:
+            raise InputError(f"--days must be a multiple of --siblings ({self.siblings}), got {self.days}")
+        if self.pool < self.days // self.siblings:
+            raise InputError(f"--pool must hold at least {self.days // self.siblings} days, got {self.pool}")
         if not 0 < self.sample_share <= 1:
             raise InputError(f"--sample-share must lie in (0, 1], got {self.sample_share:g}")
+
+
+@dataclass(frozen=True)
+class Training(Ppo):
+    """How a mean-field policy is trained."""
+
+    entropy: float = 0.002
+    """reward for undecided rows at the beginning; falls to 0"""
+    top: int = 3
+    """entries of a row that are sampled from (S3)"""
+    events_per_gpu: float = 0.5
+    """events between two decisions, per GPU; fewer and weightier ones than in use are easier to learn from"""
+    teacher_days: int = 64
+    """days of the teacher to imitate first; 0: none"""
+    teacher_epochs: int = 12
+    """passes over them"""
 
 
 @dataclass(frozen=True)
@@ -103,45 +104,18 @@ class PlacementTraining:
 
 
 @dataclass(frozen=True)
-class PriceTraining:
+class PriceTraining(Ppo):
     """How the network that sets prices is trained by PPO, from prices that are there already."""
 
-    updates: int = 100
-    """PPO updates"""
-    days: int = 64
-    """days played per update, siblings included"""
-    siblings: int = 8
-    """times each day is played with different draws"""
-    pool: int = 256
-    """different training days"""
     every_events: int = 8
     """events between two price lists"""
     noise: float = 0.15
     """of the logarithms of the prices"""
-    horizon_s: float = 14_400.0
-    """costs this far ahead weigh 1/e"""
-    learning_rate: float = 5e-4
-    """at the beginning; falls to a tenth"""
-    epochs: int = 2
-    """passes over an update's sample"""
-    sample_share: float = 1.0
-    """of the lists played, drawn anew for every pass"""
-    clip: float = 0.2
-    """PPO's bound on how far a probability may move in one update"""
-    kl_limit: float = 0.05
-    """an update stops once the policy moved this far"""
-    validation_days: int = 40
-    """days the best policy is chosen on"""
-    validate_every: int = 10
-    """updates between two looks at them"""
-    seed: int = 0
-    """of weights and draws"""
 
     def __post_init__(self) -> None:
-        for name, least in (("updates", 0), ("days", 2), ("siblings", 2), ("pool", 1), ("every_events", 1)):
-            if getattr(self, name) < least:
-                raise InputError(f"--{name.replace('_', '-')} must be at least {least}, got {getattr(self, name)}")
-        check_families(self.days, self.siblings, self.pool)
+        super().__post_init__()
+        if self.every_events < 1:
+            raise InputError(f"--every-events must be at least 1, got {self.every_events}")
         if not self.noise > 0:
             raise InputError(f"--noise must be above 0, got {self.noise:g}")
 

@@ -42,7 +42,7 @@ SMALL = JointTraining(
     validation_days=1,
     validate_every=1,
 )
-FEW = PriceTraining(updates=4, days=4, siblings=2, pool=2, validation_days=1, validate_every=2)
+FEW = PriceTraining(iterations=4, days=4, siblings=2, pool=2, validation_days=1, validate_every=2)
 
 
 def joint(training: JointTraining = SMALL) -> JointTrainer:

@@ -19,7 +19,8 @@ from smartmig.registry import PLACEMENTS, load
 from smartmig.sim.mig.batch import Days, Setting
 from smartmig.sim.mig.run import Cluster, Policy, simulate
 from smartmig.sim.mig.world import Settings
-from smartmig.train.repartition import Trainer, advantage
+from smartmig.train.ppo import advantage
+from smartmig.train.repartition import Trainer
 from smartmig.train.settings import Training
 from smartmig.types import Jobs
 
