@@ -88,6 +88,12 @@ def test_state__a_partition_that_is_down_queues_nothing() -> None:
     assert state_of(job(), partition=replace(PART, state="DOWN")).queued == ()
 
 
+def test_state__jobs_older_than_the_controller_rest_after_its_start() -> None:
+    assert state_of(job(submit_s=1000), boot_s=1980).queued == ()
+    assert len(state_of(job(submit_s=1985), boot_s=1980).queued) == 1
+    assert len(state_of(job(submit_s=1000), boot_s=1970).queued) == 1
+
+
 def test_state__a_started_job_holds_its_gpus_before_slurm_shows_it() -> None:
     state = state_of(started(1, Share("n1", 3)), running(2, "n2", "gpu:a100:2(IDX:0-1)"))
     assert [(one.request.key.job_id, one.shares) for one in state.running] == [

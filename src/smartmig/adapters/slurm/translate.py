@@ -29,6 +29,10 @@ from smartmig.types import (
 
 ARRAY_WINDOW = 256
 """The first waiting tasks of an array that a policy sees; the others follow as these start."""
+REBOOT_S = 25.0
+"""Jobs older than the controller rest for so long after it started. If it crashed it may have forgotten that one of
+them ran: its node then still has it, for up to the 15 s after which slurmstepd reports an end again, and Slurm drains a
+node that is asked to run a job twice."""
 GUESSED_RUN_S = 3600.0
 """Of a MIG job without a time limit."""
 
@@ -41,6 +45,8 @@ class Snapshot:
     nodes: tuple[NodeRecord, ...] = ()
     partition: PartitionRecord | None = None
     reservations: tuple[ReservationRecord, ...] = ()
+    boot_s: int = 0
+    """when the controller started"""
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,8 @@ class Translator:
         queued: list[JobRequest] = []
         if part is not None and part.state == PARTITION_UP:
             for record in pending:
-                if may_start(record, part, now_s):
+                forgotten = record.submit_s <= seen.boot_s and now_s < seen.boot_s + REBOOT_S
+                if may_start(record, part, now_s) and not forgotten:
                     window = ARRAY_WINDOW
                     if record.array_max_tasks:
                         window = max(record.array_max_tasks - tasks_running.get(record.array_job_id, 0), 0)
