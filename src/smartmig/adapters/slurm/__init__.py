@@ -55,6 +55,10 @@ class Slurm:
     """how often Slurm is asked whether anything changed"""
     start_grace_s: float = 10.0
     """a job that does not run so long after its start is taken back and left alone for a while"""
+    reboot_s: float = 25.0
+    """Jobs older than the controller rest for so long after it started. If it crashed it may have forgotten that one of
+    them ran: its node then still has it, for up to the 15 s after which slurmstepd reports an end again, and Slurm
+    drains a node that is asked to run a job twice."""
     mig_model: str = "a100-40gb"
     """cards behind the resource `mig`"""
     mig_cards: int = 1
@@ -67,13 +71,15 @@ class Slurm:
             raise InputError("--partition: a partition of the Slurm cluster is needed")
         if self.via not in WAYS:
             raise InputError(f"via: no way '{self.via}' to talk to Slurm. Known: {', '.join(WAYS)}.")
-        if not 0 < self.poll_s <= 60 or not self.start_grace_s > 0 or self.mig_cards < 1:
-            raise InputError("poll_s must be above 0 and at most 60, start_grace_s above 0, mig_cards at least 1")
+        if not 0 < self.poll_s <= 60 or not self.start_grace_s > 0 or not self.reboot_s >= 0 or self.mig_cards < 1:
+            raise InputError(
+                "poll_s must be above 0 and at most 60, start_grace_s above 0, reboot_s at least 0, mig_cards at least 1"
+            )
         gpu_model(self.mig_model, "mig_model")
         mig = MigKnobs(self.mig_model, self.mig_cards)
         ways = Ways(self)
         cooling = Cooling()
-        source = SlurmSource(ways.reads("source"), Translator(self.partition, mig), cooling, self.poll_s)
+        source = SlurmSource(ways.reads("source"), Translator(self.partition, mig, self.reboot_s), cooling, self.poll_s)
         rules = Rules(
             partition=self.partition,
             mig=mig,

@@ -8,7 +8,7 @@ import time
 
 from smartmig.adapters.slurm.calls import SlurmReads
 from smartmig.adapters.slurm.records import JobRecord, NodeRecord, PartitionRecord
-from smartmig.adapters.slurm.translate import REBOOT_S, Snapshot, Translator
+from smartmig.adapters.slurm.translate import Snapshot, Translator
 from smartmig.errors import AdapterError
 from smartmig.types import ClusterState, JobKey
 
@@ -90,7 +90,7 @@ class SlurmSource:
 
     def _rested(self) -> bool:
         """Whether the rest after the controller's start has just ended."""
-        rests = time.time() < self._seen.boot_s + REBOOT_S
+        rests = time.time() < self._seen.boot_s + self._translator.reboot_s
         ended, self._rests = self._rests and not rests, rests
         return ended
 

@@ -29,10 +29,6 @@ from smartmig.types import (
 
 ARRAY_WINDOW = 256
 """The first waiting tasks of an array that a policy sees; the others follow as these start."""
-REBOOT_S = 25.0
-"""Jobs older than the controller rest for so long after it started. If it crashed it may have forgotten that one of
-them ran: its node then still has it, for up to the 15 s after which slurmstepd reports an end again, and Slurm drains a
-node that is asked to run a job twice."""
 GUESSED_RUN_S = 3600.0
 """Of a MIG job without a time limit."""
 
@@ -65,8 +61,9 @@ Waiting = tuple[JobRequest, ...]
 class Translator:
     """Remembers what it has translated."""
 
-    def __init__(self, partition: str, mig: MigKnobs) -> None:
-        self.partition, self._mig = partition, mig
+    def __init__(self, partition: str, mig: MigKnobs, reboot_s: float = 25.0) -> None:
+        """`reboot_s`: jobs older than the controller rest for so long after it started."""
+        self.partition, self._mig, self.reboot_s = partition, mig, reboot_s
         self._waiting: dict[int, tuple[JobRecord, Waiting]] = {}
         self._seated: dict[int, tuple[JobRecord, Seated | None]] = {}
         self._users: dict[int, str] = {}
@@ -95,7 +92,7 @@ class Translator:
         queued: list[JobRequest] = []
         if part is not None and part.state == PARTITION_UP:
             for record in pending:
-                forgotten = record.submit_s <= seen.boot_s and now_s < seen.boot_s + REBOOT_S
+                forgotten = record.submit_s <= seen.boot_s and now_s < seen.boot_s + self.reboot_s
                 if may_start(record, part, now_s) and not forgotten:
                     window = ARRAY_WINDOW
                     if record.array_max_tasks:
