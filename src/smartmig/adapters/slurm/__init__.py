@@ -24,6 +24,7 @@ from smartmig.adapters.slurm.libslurm import LibSlurm, load_shim
 from smartmig.adapters.slurm.paths import Installed
 from smartmig.adapters.slurm.scontrol import Scontrol
 from smartmig.adapters.slurm.source import Cooling, SlurmSource
+from smartmig.adapters.slurm.started import Started
 from smartmig.adapters.slurm.translate import Translator
 from smartmig.errors import InputError
 from smartmig.hardware.model import gpu_model
@@ -73,22 +74,25 @@ class Slurm:
             raise InputError(f"via: no way '{self.via}' to talk to Slurm. Known: {', '.join(WAYS)}.")
         if not 0 < self.poll_s <= 60 or not self.start_grace_s > 0 or not self.reboot_s >= 0 or self.mig_cards < 1:
             raise InputError(
-                "poll_s must be above 0 and at most 60, start_grace_s above 0, reboot_s at least 0, mig_cards at least 1"
+                "--adapter slurm: poll_s is from above 0 to 60, start_grace_s above 0, reboot_s from 0, mig_cards from 1"
             )
         gpu_model(self.mig_model, "mig_model")
         mig = MigKnobs(self.mig_model, self.mig_cards)
         ways = Ways(self)
-        cooling = Cooling()
-        source = SlurmSource(ways.reads("source"), Translator(self.partition, mig, self.reboot_s), cooling, self.poll_s)
+        installed = ways.installed.manifest.exists()
+        cooling, started = Cooling(), Started(ways.installed.started if installed else None)
+        source = SlurmSource(
+            ways.reads("source"), Translator(self.partition, mig, self.reboot_s, started), cooling, self.poll_s
+        )
         rules = Rules(
             partition=self.partition,
             mig=mig,
-            off_file=ways.installed.off_file if ways.installed.manifest.exists() else None,
+            off_file=ways.installed.off_file if installed else None,
             start_grace_s=self.start_grace_s,
             recut_command=tuple(shlex.split(self.recut_command)),
         )
         writers = [ways.writes(f"writer-{number}") for number in range(N_WRITERS)]
-        actuator = SlurmActuator(writers, lambda: ways.both("keeper"), source, cooling, rules)
+        actuator = SlurmActuator(writers, lambda: ways.both("keeper"), source, cooling, started, rules)
         return Connection(source, actuator, WallClock())
 
 
