@@ -74,7 +74,7 @@ class Slurm:
             raise InputError(f"via: no way '{self.via}' to talk to Slurm. Known: {', '.join(WAYS)}.")
         if not 0 < self.poll_s <= 60 or not self.start_grace_s > 0 or not self.reboot_s >= 0 or self.mig_cards < 1:
             raise InputError(
-                "--adapter slurm: poll_s is above 0, at most 60; start_grace_s above 0; reboot_s from 0; mig_cards from 1"
+                "slurm: poll_s is above 0 and at most 60, start_grace_s above 0, reboot_s from 0, mig_cards from 1"
             )
         gpu_model(self.mig_model, "mig_model")
         mig = MigKnobs(self.mig_model, self.mig_cards)
