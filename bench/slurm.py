@@ -269,12 +269,11 @@ def burst(n_jobs: int = 2000, n_daemon: int = 50, n_controller: int = 5) -> list
 
 
 def planned_nodes(rig: SlurmRig) -> dict[str, set[str]]:
-    """The nodes of the last plan for each job, which smartmig writes on it."""
-    planned = {}
-    for line in rig.scontrol("show", "-o", "job").splitlines():
-        found = re.match(r"JobId=(\d+) .*smartmig start \S+ \S+ on=(\S+)", line)
-        if found is not None:
-            planned[found[1]] = {part.split(":")[0] for part in found[2].split(",")}
+    """The nodes each job was sent to, which smartmig notes before it sends it."""
+    planned: dict[str, set[str]] = {}
+    for line in Installed.find(str(rig.etc)).started.read_text().splitlines():
+        job, _, nodes = line.split(" ")
+        planned.setdefault(job, set()).update(nodes.split(","))
     return planned
 
 
