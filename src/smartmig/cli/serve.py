@@ -96,7 +96,8 @@ def serve(
     book = Journal(journal_place(journal))
     try:
         kept = book.reader.last("memory")
-        memory = memory_from_json(kept.body) if kept is not None and adapter.startswith("slurm") else Memory()
+        # A simulated cluster begins anew every time, and so does what is remembered of it.
+        memory = Memory() if kept is None or adapter.startswith("simulated") else memory_from_json(kept.body)
         pilot = Pilot(policy, fallback, rules, seed, memory, ranges)
         about: dict[str, Any] = {
             "version": __version__,

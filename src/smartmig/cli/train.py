@@ -28,6 +28,7 @@ from smartmig.sim.mig.run import Cluster
 from smartmig.sim.mig.world import Settings
 from smartmig.train.placement import PriceSearch
 from smartmig.train.settings import JointTraining, PlacementTraining, PriceTraining, Training
+from smartmig.types import Jobs
 from smartmig.workload.diurnal import DiurnalDay
 from smartmig.workload.mix import parse_deadline
 
@@ -73,16 +74,14 @@ def repartition(
         from smartmig.sim.mig.batch import Setting
         from smartmig.train.repartition import Trainer
     prepare_place(to)
-    cards = parse_gpus(gpus, "--gpus")
-    day = DiurnalDay(multiplier=multiplier, deadline=parse_deadline(deadline, "--deadline"))
+    cluster, jobs, world = _ground(gpus, None, multiplier, deadline, recut, preempt)
     rule = placement_rule(rule_spec(placement, "--placement"), "--placement")
     teaching = None if teacher == "none" else repartition_rule(rule_spec(teacher, "--teacher"), "--teacher")
     if teaching is not None and type(teaching).control is None:
         raise InputError(f"--teacher: '{teacher}' never re-cuts, there is nothing to imitate")
     computes = _torch_device(device)
-    world = Settings(preempt=preempt, drain=recut is Recut.drain)
     log(f"making {settings.pool + settings.validation_days} days and compiling ...")
-    trainer = Trainer(Setting(Cluster(cards), rule, world), day.jobs, settings, teaching, computes, threads)
+    trainer = Trainer(Setting(cluster, rule, world), jobs, settings, teaching, computes, threads)
     run = TrainingRun(trainer, settings.iterations, to, resume, json_output)
     run.go(trainer.imitate, lambda: trainer.export(to, training_command(), placement))
     run.report("validation_et", trainer.best_et, trainer.curve, "updates")
@@ -109,13 +108,10 @@ def placement(
     A checkpoint lies beside the output (.ckpt); Ctrl-C keeps it and the best policy so far.
     """
     prepare_place(to)
-    cards = parse_gpus(gpus, "--gpus")
-    day = DiurnalDay(multiplier=multiplier, deadline=parse_deadline(deadline, "--deadline"))
+    cluster, jobs, world = _ground(gpus, layouts, multiplier, deadline, recut, preempt)
     cutting = repartition_rule(rule_spec(repartition, "--repartition"), "--repartition")
-    cluster = Cluster(cards, None if layouts is None else parse_layouts(layouts, cards, "--layouts"))
-    world = Settings(preempt=preempt, drain=recut is Recut.drain)
     log(f"making {settings.pool + settings.validation_days} days and compiling ...")
-    search = PriceSearch(cluster, cutting, world, day.jobs, settings, threads)
+    search = PriceSearch(cluster, cutting, world, jobs, settings, threads)
     run = TrainingRun(search, settings.generations, to, resume, json_output)
     run.go(None, lambda: search.export(to, training_command(), repartition))
     run.report("validation_score", search.best_score, search.curve, "rounds")
@@ -147,14 +143,11 @@ def prices(
         from smartmig.train.prices import PriceTrainer
     prepare_place(to)
     begin = weights_of(start)
-    cards = parse_gpus(gpus, "--gpus")
-    day = DiurnalDay(multiplier=multiplier, deadline=parse_deadline(deadline, "--deadline"))
+    cluster, jobs, world = _ground(gpus, layouts, multiplier, deadline, recut, preempt)
     cutting = repartition_rule(rule_spec(repartition, "--repartition"), "--repartition")
-    cluster = Cluster(cards, None if layouts is None else parse_layouts(layouts, cards, "--layouts"))
-    world = Settings(preempt=preempt, drain=recut is Recut.drain)
     computes = _torch_device(device)
     log(f"making {settings.pool + settings.validation_days} days and compiling ...")
-    trainer = PriceTrainer(cluster, cutting, world, day.jobs, settings, begin, computes, threads)
+    trainer = PriceTrainer(cluster, cutting, world, jobs, settings, begin, computes, threads)
     run = TrainingRun(trainer, settings.iterations, to, resume, json_output)
     run.go(None, lambda: trainer.export(to, training_command(), repartition))
     run.report("validation_et", trainer.best_et, trainer.curve, "updates")
@@ -185,20 +178,28 @@ def joint(
     with _needs_torch():
         from smartmig.train.joint import JointTrainer
     prepare_place(to)
-    cards = parse_gpus(gpus, "--gpus")
-    day = DiurnalDay(multiplier=multiplier, deadline=parse_deadline(deadline, "--deadline"))
-    world = Settings(preempt=preempt, drain=recut is Recut.drain)
+    cluster, jobs, world = _ground(gpus, None, multiplier, deadline, recut, preempt)
     if start is not None:
         pair = read_policy(start, MEAN_FIELD).weights, read_policy(start, PRICES).weights
     else:
-        cuts = read_policy(SHIPPED / shipped_name(len(cards), world.drain)).weights
+        cuts = read_policy(SHIPPED / shipped_name(len(cluster.gpus), world.drain)).weights
         pair = cuts, weights_of("drain" if world.drain else "paper" if preempt else "tight")
     computes = _torch_device(device)
     log(f"making {2 * (settings.pool + settings.validation_days)} days and compiling ...")
-    trainer = JointTrainer(Cluster(cards), world, day.jobs, settings, pair, computes, threads)
+    trainer = JointTrainer(cluster, world, jobs, settings, pair, computes, threads)
     run = TrainingRun(trainer, settings.steps, to, resume, json_output)
     run.go(None, lambda: trainer.export(to, training_command()))
     run.report("validation_et", trainer.best_et, trainer.curve, "steps")
+
+
+def _ground(
+    gpus: str, layouts: str | None, multiplier: float, deadline: str, recut: Recut, preempt: bool
+) -> tuple[Cluster, Callable[[int], Jobs], Settings]:
+    """Where a policy is trained: the cluster, the jobs of a day by its seed, and how the world behaves."""
+    cards = parse_gpus(gpus, "--gpus")
+    cluster = Cluster(cards, None if layouts is None else parse_layouts(layouts, cards, "--layouts"))
+    day = DiurnalDay(multiplier=multiplier, deadline=parse_deadline(deadline, "--deadline"))
+    return cluster, day.jobs, Settings(preempt=preempt, drain=recut is Recut.drain)
 
 
 def training_command() -> str:

@@ -35,6 +35,10 @@ FULL_EVERY = 500
 """A whole state at least once in so many, so that reading need not begin at the beginning."""
 
 
+MOST_LATE = 100_000
+"""Records that wait in memory while the database is away; beyond them the oldest are lost."""
+
+
 @dataclass(frozen=True)
 class Record:
     seq: int
@@ -60,7 +64,7 @@ class Journal:
         self._last: ClusterState | None = None
         self._since_full = 0
         self.failed = ""
-        """why nothing can be written any more; the loop must not act then"""
+        """why nothing can be written; the loop must not act meanwhile"""
         self._thread = threading.Thread(target=self._write, name="journal", daemon=True)
         self._thread.start()
 
@@ -85,19 +89,23 @@ class Journal:
         self.engine.dispose()
 
     def _write(self) -> None:
+        late: list[dict[str, Any]] = []
         going = True
         while going:
             items = [self._waiting.get()]
             while not self._waiting.empty() and len(items) < 1000:
                 items.append(self._waiting.get())
             going = None not in items
+            late += [row for row in map(self._row, items) if row is not None]
             try:
-                rows = [row for row in map(self._row, items) if row is not None]
-                if rows and not self.failed:
+                if late:
                     with refusing(self.engine.url), self.engine.begin() as connection:
-                        connection.execute(RECORDS.insert(), rows)
-            except Exception as error:  # whatever it is: a journal that cannot be written must be noticed
-                self.failed = str(error) if isinstance(error, AdapterError) else f"the journal failed: {error!r}"
+                        connection.execute(RECORDS.insert(), late)
+                late, self.failed = [], ""
+            except AdapterError as error:
+                # Tried again with whatever comes next: a server may come back.
+                self.failed = str(error)
+                del late[:-MOST_LATE]
             for item in items:
                 if isinstance(item, threading.Event):
                     item.set()
@@ -109,7 +117,11 @@ class Journal:
             kind, time_s, body = "state", item.time_s, self._state_body(item)
         else:
             kind, time_s, body = item
-        text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        try:
+            text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        except (TypeError, ValueError) as error:
+            # Better a record that says so than a journal that stops.
+            kind, text = "error", json.dumps({"what": f"a record of kind {kind} cannot be written: {error}"})
         return {"time_s": time_s, "session": self.session, "kind": kind, "body": text}
 
     def _state_body(self, state: ClusterState) -> dict[str, Any]:

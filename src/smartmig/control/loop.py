@@ -108,6 +108,8 @@ class Loop:
         self.paused = self.killed = self.in_charge = False
         self.trouble = ""
         """why the last turn failed; empty = it did not"""
+        self.looked_s = time.monotonic()
+        """when the cluster last answered, by this machine's steady clock"""
         self.seen: ClusterState | None = None
         """the newest observation"""
         self.turn: Turn | None = None
@@ -159,6 +161,7 @@ class Loop:
             self._failed(str(error))
             return None
         self.counts.observations += 1
+        self.looked_s = time.monotonic()
         self.books.look(seen)
         self._pending, lost = in_flight.still(self._pending, seen, self.settings.in_flight_s)
         for key in lost:

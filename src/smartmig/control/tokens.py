@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import re
 import secrets
 import time
@@ -15,7 +16,7 @@ from enum import StrEnum
 
 import sqlalchemy as sa
 
-from smartmig.control.store import TOKENS, refusing
+from smartmig.control.store import RECORDS, TOKENS, refusing
 from smartmig.errors import InputError
 
 
@@ -46,6 +47,7 @@ def add_token(engine: sa.Engine, name: str, role: Role) -> str:
             raise InputError(f"there is, or was, a token '{name}'; choose another name")
         row = {"name": name, "role": role.value, "salt": salt, "digest": _digest(salt, secret), "made_s": time.time()}
         connection.execute(TOKENS.insert().values(**row))
+        _audit(connection, "token add", name, role.value)
     return f"{name}.{secret}"
 
 
@@ -56,6 +58,14 @@ def revoke_token(engine: sa.Engine, name: str) -> None:
         done = connection.execute(TOKENS.update().where(valid).values(revoked_s=time.time()))
         if done.rowcount == 0:
             raise InputError(f"there is no valid token '{name[:40]}'")
+        _audit(connection, "token revoke", name)
+
+
+def _audit(connection: sa.Connection, what: str, name: str, role: str = "") -> None:
+    """In the journal, in the same transaction; the controller may be running or not."""
+    body = {"who": "command line", "what": what, "name": name} | ({"role": role} if role else {})
+    record = {"time_s": time.time(), "session": "command line", "kind": "audit", "body": json.dumps(body)}
+    connection.execute(RECORDS.insert().values(**record))
 
 
 def list_tokens(engine: sa.Engine) -> list[Holder]:

@@ -46,6 +46,9 @@ KINDS = ("boot", "state", "decision", "outcome", "memory", "audit", "error")
 EFFECT_EVERY_S = 30.0
 """An estimate simulates thousands of jobs: not for every request."""
 
+SILENT_S = 60.0
+"""A loop that has not looked for so long, beyond three periods, is stuck."""
+
 REFUSALS: dict[int | str, dict[str, Any]] = {
     401: {"description": "no valid token"},
     403: {"description": "the token's role is not enough"},
@@ -131,6 +134,9 @@ def create_app(server: Server, limit: RateLimit | None = None, ends: Callable[[]
     def health() -> Health:
         """Whether the loop turns; the only route without a token."""
         detail = loop.trouble or loop.journal.failed
+        silent_s = time.monotonic() - loop.looked_s
+        if not detail and silent_s > SILENT_S + 3 * loop.settings.period_s:
+            detail = f"the cluster has not been seen for {silent_s:.0f} s"
         status = "killed" if loop.killed else "degraded" if detail or loop.stopping else "ok"
         return Health(status=status, version=__version__, mode=loop.mode, detail=detail[:300])  # type: ignore[arg-type]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 
 from live_cluster import again, gang_loop, mig_loop, turn_all
 from smartmig.cli.live_policy import PolicyNames
@@ -217,15 +218,23 @@ def test_loop__does_not_ask_again_for_what_is_under_way(tmp_path: Path) -> None:
 
 def test_loop__nothing_is_done_that_is_not_written(tmp_path: Path) -> None:
     loop, cluster = gang_loop(tmp_path, JOBS)
-    loop.journal.failed = "disk full"
+    loop.journal.sync(30)
+    with loop.journal.engine.begin() as connection:
+        connection.execute(sa.text("ALTER TABLE smartmig_journal RENAME TO gone"))
     cluster.take_over()
     cluster.advance_to(0.0)
     loop.step()
     assert not cluster.running
     loop.step()
     assert loop.counts.failed > 0
-    loop.journal.failed = ""
+    assert "the database refuses" in loop.trouble
+    with loop.journal.engine.begin() as connection:
+        connection.execute(sa.text("ALTER TABLE gone RENAME TO smartmig_journal"))
+    turn_all(loop, cluster)
     loop.journal.close()
+    assert len(cluster.ended) == len(JOBS)
+    # What could not be written at first was written later: the journal is whole.
+    assert again(str(tmp_path / "journal.db"), PolicyNames(), ("gang",)).n_different == 0
 
 
 def test_fallback__decides_when_the_policy_fails(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -170,3 +172,18 @@ def test_systemd_unit__starts_the_controller() -> None:
     unit = resources.files("smartmig.control").joinpath("data", "smartmig.service").read_text()
     assert "ExecStart=/opt/smartmig/bin/smartmig serve " in unit
     assert {"[Unit]", "[Service]", "[Install]"} <= set(unit.splitlines())
+
+
+def test_core__works_without_the_live_packages() -> None:
+    blocked = ("sqlalchemy", "alembic", "fastapi", "uvicorn", "prometheus_client", "psycopg", "starlette")
+    program = f"""
+import sys
+for name in {blocked!r}:
+    sys.modules[name] = None
+from smartmig.cli.app import app
+from typer.testing import CliRunner
+done = CliRunner().invoke(app, ["plan", {str(SAMPLES / "whole_gpu_state.json")!r}])
+assert done.exit_code == 0, done.output
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr

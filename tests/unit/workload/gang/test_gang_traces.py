@@ -17,21 +17,10 @@ from smartmig.workload.gang.open import gang_trace
 from smartmig.workload.gang.summary import summarise_gangs
 from smartmig.workload.gang.trace import GangTrace
 from smartmig.workload.trace_report import TraceReport
+from trace_samples import SAMPLE, SAMPLES
 
 ROOT = Path(__file__).resolve().parents[4]
-SAMPLES = ROOT / "tests" / "samples"
 SHARED = ROOT.parent / "shared" / "data" / "traces"
-SAMPLE = {
-    "csv": "gang_jobs.csv",
-    "helios": "helios_jobs.csv",
-    "philly": "philly_jobs.csv",
-    "swf": "log.swf",
-    "sacct": "sacct.txt",
-    "openb": "openb_pods.csv",
-    "pai": "pai_tasks.csv",
-    "drac": "drac_jobs.csv",
-    "beocat": "beocat_jobs.csv",
-}
 
 
 def check_gangs(jobs: GangJobs, report: TraceReport) -> None:
