@@ -217,9 +217,8 @@ class Monkey:
             time.sleep(0.05)
 
 
-def burst() -> list[Row]:
-    """2,000 jobs of one to four GPUs; the daemon and the controller are killed meanwhile."""
-    n_jobs, n_daemon, n_controller = 2000, 50, 5
+def burst(n_jobs: int = 2000, n_daemon: int = 50, n_controller: int = 5) -> list[Row]:
+    """Jobs of one to four GPUs; the daemon and the controller are killed meanwhile."""
     rng = random.Random(1)
     note = "#!/bin/sh\necho $SLURM_JOB_ID $SLURMD_NODENAME >> FOLDER/noted\nsleep 0.$((SLURM_JOB_ID % 10))\n"
     with slurm_site(RigSpec(extra="MinJobAge=3600\n")) as site:
@@ -270,12 +269,11 @@ def burst() -> list[Row]:
 
 
 def planned_nodes(rig: SlurmRig) -> dict[str, set[str]]:
-    """The nodes of the last plan for each job, which smartmig writes on it."""
-    planned = {}
-    for line in rig.scontrol("show", "-o", "job").splitlines():
-        found = re.match(r"JobId=(\d+) .*smartmig start \S+ \S+ on=(\S+)", line)
-        if found is not None:
-            planned[found[1]] = {part.split(":")[0] for part in found[2].split(",")}
+    """The nodes each job was sent to, which smartmig notes before it sends it."""
+    planned: dict[str, set[str]] = {}
+    for line in Installed.find(str(rig.etc)).started.read_text().splitlines():
+        job, _, nodes = line.split(" ")
+        planned.setdefault(job, set()).update(nodes.split(","))
     return planned
 
 

@@ -208,7 +208,7 @@ def test_killed_daemon_and_controller__lose_nothing_and_start_nothing_twice(site
     time.sleep(6)
     rig.stop_controller(signal.SIGKILL)
     rig.start_controller()
-    site.start(wait=False)
+    site.start(wait=False, knobs=",reboot_s=3")
     site.wait_runs(len(jobs), 90)
     site.idle(60)
     ran = site.ran()

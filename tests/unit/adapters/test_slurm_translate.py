@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from smartmig.adapters.slurm import marks
 from smartmig.adapters.slurm.cards import MigKnobs, counts_of, layouts_of, write_comment
 from smartmig.adapters.slurm.keeper import Duty, duty_of
 from smartmig.adapters.slurm.records import JobRecord, PartitionRecord
+from smartmig.adapters.slurm.started import Started
 from smartmig.adapters.slurm.translate import Snapshot, Translator
 from smartmig.types import ClusterState, JobKey, Placement, Share
 
@@ -86,6 +88,25 @@ def test_state__what_waits_only_for_a_decision_is_queued(changes: dict[str, Any]
 
 def test_state__a_partition_that_is_down_queues_nothing() -> None:
     assert state_of(job(), partition=replace(PART, state="DOWN")).queued == ()
+
+
+def test_state__jobs_older_than_the_controller_rest_after_its_start() -> None:
+    assert state_of(job(submit_s=1000), boot_s=1980).queued == ()
+    assert len(state_of(job(submit_s=1985), boot_s=1980).queued) == 1
+    assert len(state_of(job(submit_s=1000), boot_s=1970).queued) == 1
+
+
+def test_state__a_forgotten_start_goes_elsewhere(tmp_path: Path) -> None:
+    key = JobKey("7", 1000.0)
+    Started(tmp_path / "started").note(key, ("n1",))
+    # Another process reads what the first wrote, and a line that was cut off.
+    with (tmp_path / "started").open("a") as file:
+        file.write("8 10")
+    translator = Translator("gpu", MIG, started=Started(tmp_path / "started"))
+    assert translator.state(seen(job()), NOW_S, {})[0].queued[0].nodes == ("n2", "m1")
+    assert translator.state(seen(job(submit_s=1001)), NOW_S, {})[0].queued[0].nodes == ()
+    only = seen(job(required_nodes=("n1",)))
+    assert translator.state(only, NOW_S, {})[0].queued[0].nodes == ("n1",)
 
 
 def test_state__a_started_job_holds_its_gpus_before_slurm_shows_it() -> None:

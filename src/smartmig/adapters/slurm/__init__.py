@@ -24,6 +24,7 @@ from smartmig.adapters.slurm.libslurm import LibSlurm, load_shim
 from smartmig.adapters.slurm.paths import Installed
 from smartmig.adapters.slurm.scontrol import Scontrol
 from smartmig.adapters.slurm.source import Cooling, SlurmSource
+from smartmig.adapters.slurm.started import Started
 from smartmig.adapters.slurm.translate import Translator
 from smartmig.errors import InputError
 from smartmig.hardware.model import gpu_model
@@ -55,6 +56,10 @@ class Slurm:
     """how often Slurm is asked whether anything changed"""
     start_grace_s: float = 10.0
     """a job that does not run so long after its start is taken back and left alone for a while"""
+    reboot_s: float = 25.0
+    """Jobs older than the controller rest for so long after it started. If it crashed it may have forgotten that one of
+    them ran: its node then still has it, for up to the 15 s after which slurmstepd reports an end again, and Slurm
+    drains a node that is asked to run a job twice."""
     mig_model: str = "a100-40gb"
     """cards behind the resource `mig`"""
     mig_cards: int = 1
@@ -67,22 +72,27 @@ class Slurm:
             raise InputError("--partition: a partition of the Slurm cluster is needed")
         if self.via not in WAYS:
             raise InputError(f"via: no way '{self.via}' to talk to Slurm. Known: {', '.join(WAYS)}.")
-        if not 0 < self.poll_s <= 60 or not self.start_grace_s > 0 or self.mig_cards < 1:
-            raise InputError("poll_s must be above 0 and at most 60, start_grace_s above 0, mig_cards at least 1")
+        if not 0 < self.poll_s <= 60 or not self.start_grace_s > 0 or not self.reboot_s >= 0 or self.mig_cards < 1:
+            raise InputError(
+                "slurm: poll_s is above 0 and at most 60, start_grace_s above 0, reboot_s from 0, mig_cards from 1"
+            )
         gpu_model(self.mig_model, "mig_model")
         mig = MigKnobs(self.mig_model, self.mig_cards)
         ways = Ways(self)
-        cooling = Cooling()
-        source = SlurmSource(ways.reads("source"), Translator(self.partition, mig), cooling, self.poll_s)
+        installed = ways.installed.manifest.exists()
+        cooling, started = Cooling(), Started(ways.installed.started if installed else None)
+        source = SlurmSource(
+            ways.reads("source"), Translator(self.partition, mig, self.reboot_s, started), cooling, self.poll_s
+        )
         rules = Rules(
             partition=self.partition,
             mig=mig,
-            off_file=ways.installed.off_file if ways.installed.manifest.exists() else None,
+            off_file=ways.installed.off_file if installed else None,
             start_grace_s=self.start_grace_s,
             recut_command=tuple(shlex.split(self.recut_command)),
         )
         writers = [ways.writes(f"writer-{number}") for number in range(N_WRITERS)]
-        actuator = SlurmActuator(writers, lambda: ways.both("keeper"), source, cooling, rules)
+        actuator = SlurmActuator(writers, lambda: ways.both("keeper"), source, cooling, started, rules)
         return Connection(source, actuator, WallClock())
 
 

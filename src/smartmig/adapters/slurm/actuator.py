@@ -17,6 +17,7 @@ from smartmig.adapters.slurm.keeper import COOL_S, LONGEST_COOL_S, Keeper, relea
 from smartmig.adapters.slurm.records import JobRecord, NodeRecord
 from smartmig.adapters.slurm.recut import recut
 from smartmig.adapters.slurm.source import Cooling, SlurmSource
+from smartmig.adapters.slurm.started import Started
 from smartmig.adapters.slurm.states import JobState
 from smartmig.adapters.slurm.translate import keys_of, own_nodes
 from smartmig.errors import AdapterError
@@ -48,6 +49,7 @@ class SlurmActuator:
         open_both: Callable[[], tuple[SlurmReads, SlurmWrites]],
         source: SlurmSource,
         cooling: Cooling,
+        started: Started,
         rules: Rules,
     ) -> None:
         self._writers, self._open_both, self._source = writers, open_both, source
@@ -55,7 +57,7 @@ class SlurmActuator:
         for writer in writers:
             self._free.put(writer)
         self._pool = ThreadPoolExecutor(len(writers), thread_name_prefix="slurm-start")
-        self._cooling, self._rules = cooling, rules
+        self._cooling, self._started, self._rules = cooling, started, rules
         self._one_at_a_time = threading.Lock()
         self._keeper: Keeper | None = None
         self._booked: dict[str, tuple[int, int]] = {}
@@ -146,6 +148,7 @@ class SlurmActuator:
             why = SlurmSilence(NO_TIME)
         else:
             writer = self._free.get()
+            self._started.note(action.key, release.nodes)
             try:
                 writer.release(action.key.job_id, release, end_s - begun_s)
             except AdapterError as error:

@@ -48,6 +48,10 @@ class SlurmReads(Protocol):
 
     def reservations(self, timeout_s: float) -> tuple[ReservationRecord, ...] | None: ...
 
+    def boot_s(self, timeout_s: float) -> int:
+        """When the controller started."""
+        ...
+
     def close(self) -> None: ...
 
 

@@ -70,6 +70,11 @@ class LibSlurm:
         call = self._shim.smartmig_reservations
         return self._read("reservations", lambda: call(self._handle), self._reservations, timeout_s)
 
+    def boot_s(self, timeout_s: float) -> int:
+        boot = ctypes.c_long(0)
+        self._write("the controller's start", lambda: self._shim.smartmig_boot(ctypes.byref(boot)), timeout_s)
+        return boot.value
+
     def job(self, job_id: int, timeout_s: float) -> tuple[JobRecord, ...]:
         reader = RecordReader(JobRecord)
         call = self._shim.smartmig_job

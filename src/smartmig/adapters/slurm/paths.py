@@ -66,6 +66,11 @@ class Installed:
         return self.folder / "off"
 
     @property
+    def started(self) -> Path:
+        """Where jobs were sent."""
+        return self.folder / "started"
+
+    @property
     def site_script(self) -> Path:
         """The submit script that the site had before."""
         return self.folder / "job_submit.site.lua"

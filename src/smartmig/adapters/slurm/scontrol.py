@@ -73,6 +73,10 @@ class Scontrol:
             if "ReservationName" in row
         )
 
+    def boot_s(self, timeout_s: float) -> int:
+        found = re.search(r"^BOOT_TIME\s*=\s*(\S+)", self._run(["show", "config"], timeout_s), re.MULTILINE)
+        return _seconds(found[1]) if found else 0
+
     def release(self, job: str, release: Release, timeout_s: float) -> None:
         words = [f"ReqNodeList={','.join(release.nodes)}", f"AdminComment={release.mark}"]
         if release.partition:

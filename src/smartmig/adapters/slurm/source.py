@@ -12,6 +12,9 @@ from smartmig.adapters.slurm.translate import Snapshot, Translator
 from smartmig.errors import AdapterError
 from smartmig.types import ClusterState, JobKey
 
+STATIC_S = 0.5
+"""How often partitions, reservations and the controller's start are looked at."""
+
 log = logging.getLogger(__name__)
 
 
@@ -49,6 +52,7 @@ class SlurmSource:
         self._static_s = 0.0
         self._load_s = 0.0
         self._closed = threading.Event()
+        self._rests = False
         self._said: frozenset[str] = frozenset()
 
     def observe(self, timeout_s: float) -> ClusterState:
@@ -74,12 +78,21 @@ class SlurmSource:
             except AdapterError:
                 # `observe` finds out; meanwhile we do not knock faster than that.
                 self._closed.wait(min(0.2, max(end_s - time.monotonic(), 0.0)))
+            if self._rested():
+                self._fresh = True
+                return True
             left_s = end_s - time.monotonic()
             if left_s <= 0:
                 break
             # A controller with thousands of jobs is left alone for most of the time.
             self._closed.wait(min(left_s, max(self._poll_s, 2.0 * self._load_s)))
         return False
+
+    def _rested(self) -> bool:
+        """Whether the rest after the controller's start has just ended."""
+        rests = time.time() < self._seen.boot_s + self._translator.reboot_s
+        ended, self._rests = self._rests and not rests, rests
+        return ended
 
     def nodes(self) -> dict[str, NodeRecord]:
         """As last seen, for those who act."""
@@ -96,21 +109,34 @@ class SlurmSource:
 
     def _look(self, timeout_s: float) -> bool:
         """Ask Slurm; whether anything differs from what we knew."""
+        try:
+            return self._ask(timeout_s)
+        except AdapterError:
+            # It may be another controller that answers next.
+            self._static_s = 0.0
+            raise
+
+    def _ask(self, timeout_s: float) -> bool:
         begun_s = time.monotonic()
         end_s = begun_s + timeout_s
         before = self._seen
         jobs = self._reads.jobs(self._translator.partition, timeout_s)
         # Nodes after jobs: a node then never looks freer than the jobs we know make it.
         nodes = self._reads.nodes(end_s - time.monotonic())
-        partition, reservations = before.partition, before.reservations
-        if begun_s - self._static_s >= 1.0 or partition is None:
+        partition, reservations, boot_s = before.partition, before.reservations, before.boot_s
+        if begun_s - self._static_s >= STATIC_S or partition is None:
             self._static_s = begun_s
             partition = self._partition(end_s) or partition
             found = self._reads.reservations(end_s - time.monotonic())
             reservations = reservations if found is None else found
+            boot_s = self._reads.boot_s(end_s - time.monotonic())
         self._load_s = time.monotonic() - begun_s if jobs is not None else 0.0
         after = Snapshot(
-            before.jobs if jobs is None else jobs, before.nodes if nodes is None else nodes, partition, reservations
+            before.jobs if jobs is None else jobs,
+            before.nodes if nodes is None else nodes,
+            partition,
+            reservations,
+            boot_s,
         )
         self._seen = after
         return not (

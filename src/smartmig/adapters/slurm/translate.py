@@ -11,6 +11,7 @@ from smartmig.adapters.slurm import asks, marks
 from smartmig.adapters.slurm.cards import MigKnobs, layouts_of
 from smartmig.adapters.slurm.gres import total
 from smartmig.adapters.slurm.records import JobRecord, NodeRecord, PartitionRecord, ReservationRecord
+from smartmig.adapters.slurm.started import Started
 from smartmig.adapters.slurm.states import NEVER, PARTITION_UP, JobState, node_state
 from smartmig.errors import InputError
 from smartmig.hardware.model import gpu_model
@@ -41,6 +42,8 @@ class Snapshot:
     nodes: tuple[NodeRecord, ...] = ()
     partition: PartitionRecord | None = None
     reservations: tuple[ReservationRecord, ...] = ()
+    boot_s: int = 0
+    """when the controller started"""
 
 
 @dataclass(frozen=True)
@@ -59,8 +62,10 @@ Waiting = tuple[JobRequest, ...]
 class Translator:
     """Remembers what it has translated."""
 
-    def __init__(self, partition: str, mig: MigKnobs) -> None:
-        self.partition, self._mig = partition, mig
+    def __init__(self, partition: str, mig: MigKnobs, reboot_s: float = 25.0, started: Started | None = None) -> None:
+        """`reboot_s`: jobs older than the controller rest for so long after it started."""
+        self.partition, self._mig, self.reboot_s = partition, mig, reboot_s
+        self._started = started if started is not None else Started(None)
         self._waiting: dict[int, tuple[JobRecord, Waiting]] = {}
         self._seated: dict[int, tuple[JobRecord, Seated | None]] = {}
         self._users: dict[int, str] = {}
@@ -89,12 +94,17 @@ class Translator:
         queued: list[JobRequest] = []
         if part is not None and part.state == PARTITION_UP:
             for record in pending:
-                if may_start(record, part, now_s):
+                forgotten = record.submit_s <= seen.boot_s and now_s < seen.boot_s + self.reboot_s
+                if may_start(record, part, now_s) and not forgotten:
                     window = ARRAY_WINDOW
                     if record.array_max_tasks:
                         window = max(record.array_max_tasks - tasks_running.get(record.array_job_id, 0), 0)
                     requests = self._requests(record, nodes)[:window]
-                    queued += [request for request in requests if cooling.get(request.key, 0.0) <= now_s]
+                    queued += [
+                        self._elsewhere(request, nodes)
+                        for request in requests
+                        if cooling.get(request.key, 0.0) <= now_s
+                    ]
         infos, said = self._infos(nodes, seated)
         state = ClusterState(
             time_s=now_s,
@@ -122,6 +132,14 @@ class Translator:
                 found = tuple(self._request(record, key, ask, limited) for key in keys_of(record))
         self._waiting[record.job_id] = (record, found)
         return found
+
+    def _elsewhere(self, request: JobRequest, nodes: Sequence[NodeRecord]) -> JobRequest:
+        """Not where it was sent before, if there is any other node."""
+        before = self._started.nodes(request.key)
+        if not before:
+            return request
+        left = tuple(name for name in request.nodes or [node.name for node in nodes] if name not in before)
+        return replace(request, nodes=left) if left else request
 
     def _request(self, record: JobRecord, key: JobKey, ask: asks.Ask, nodes: tuple[str, ...] = ()) -> JobRequest:
         limit_s = math.inf if record.limit_min is None else 60.0 * record.limit_min

@@ -252,6 +252,17 @@ int smartmig_ping(void)
 	return slurm_ping(0) ? failed() : 0;
 }
 
+/* When the controller started; 0 = it did not say. */
+int smartmig_boot(long *boot)
+{
+	slurm_conf_t *conf = NULL;
+	if (slurm_load_ctl_conf(0, &conf))
+		return failed();
+	*boot = (long) conf->boot_time;
+	slurm_free_ctl_conf(conf);
+	return 0;
+}
+
 static void put_job(handle_t *h, const slurm_job_info_t *job)
 {
 	put_number(h, job->job_id);
