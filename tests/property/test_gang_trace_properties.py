@@ -18,19 +18,7 @@ from smartmig.workload.gang.filter import GangFilter, date_of, split_by_date
 from smartmig.workload.gang.jobs_csv import CsvGangs, write_gang_jobs
 from smartmig.workload.gang.open import gang_trace
 from smartmig.workload.order import in_order
-
-SAMPLES = Path(__file__).resolve().parents[1] / "samples"
-SAMPLE = {
-    "csv": "gang_jobs.csv",
-    "helios": "helios_jobs.csv",
-    "philly": "philly_jobs.csv",
-    "swf": "log.swf",
-    "sacct": "sacct.txt",
-    "openb": "openb_pods.csv",
-    "pai": "pai_tasks.csv",
-    "drac": "drac_jobs.csv",
-    "beocat": "beocat_jobs.csv",
-}
+from trace_samples import SAMPLE, SAMPLES
 
 names = st.text(st.characters(codec="utf-8", exclude_characters="\0\r\n"), min_size=1, max_size=8)
 words = st.one_of(st.just(""), names)

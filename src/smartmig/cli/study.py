@@ -13,8 +13,8 @@ from smartmig.cli.console import Json, log, output, prepare_place, print_json, p
 from smartmig.cli.options import Gpus
 from smartmig.cli.train import needs_torch
 from smartmig.hardware.cluster import parse_gpus, parse_layouts
-from smartmig.report.figures import published_bars
 from smartmig.report.page import Section, write_page
+from smartmig.report.published import published_bars
 from smartmig.reproduce.s1 import LAYOUTS
 from smartmig.sim.mig.run import Cluster
 from smartmig.train.study import Row, ablations, algorithms, run_study

@@ -17,11 +17,11 @@ import typer
 
 from smartmig.cli import STOPPED
 from smartmig.cli.console import Json, log, output, prepare_place, print_json, progress_bar
+from smartmig.cli.gang import GangFlags
 from smartmig.cli.options import Gpus, Layouts, Preempt, Recut, RecutMode, rule_spec, with_flags
 from smartmig.compare import Progress
 from smartmig.errors import InputError
 from smartmig.hardware.cluster import parse_gpus, parse_layouts
-from smartmig.metrics.objective import minutes, watt_minutes
 from smartmig.policy.placement.learned import weights_of
 from smartmig.policy.policy_file import MEAN_FIELD, PRICES, SHIPPED, read_policy
 from smartmig.policy.repartition.mean_field import shipped_name
@@ -29,11 +29,11 @@ from smartmig.scenario import placement_rule, repartition_rule
 from smartmig.sim.mig.run import Cluster
 from smartmig.sim.mig.world import Settings
 from smartmig.train.placement import PriceSearch
-from smartmig.train.placer import write_placer
-from smartmig.train.settings import JointTraining, PlacementTraining, PriceTraining, StepTraining, Training
+from smartmig.train.run_times import fit_jobs, write_run_times
+from smartmig.train.settings import GangTraining, JointTraining, PlacementTraining, PriceTraining, Training
+from smartmig.types import Jobs
 from smartmig.workload.diurnal import DiurnalDay
 from smartmig.workload.mix import parse_deadline
-from smartmig.workload.seeds import VALIDATION_FIRST
 
 Told = Callable[[str, int, int, str], None]
 """(what is being done, steps done, steps in all, how it goes)"""
@@ -77,16 +77,14 @@ def repartition(
         from smartmig.sim.mig.batch import Setting
         from smartmig.train.repartition import Trainer
     prepare_place(to)
-    cards = parse_gpus(gpus, "--gpus")
-    day = DiurnalDay(multiplier=multiplier, deadline=parse_deadline(deadline, "--deadline"))
+    cluster, jobs, world = _ground(gpus, None, multiplier, deadline, recut, preempt)
     rule = placement_rule(rule_spec(placement, "--placement"), "--placement")
     teaching = None if teacher == "none" else repartition_rule(rule_spec(teacher, "--teacher"), "--teacher")
     if teaching is not None and type(teaching).control is None:
         raise InputError(f"--teacher: '{teacher}' never re-cuts, there is nothing to imitate")
     computes = _torch_device(device)
-    world = Settings(preempt=preempt, drain=recut is Recut.drain)
     log(f"making {settings.pool + settings.validation_days} days and compiling ...")
-    trainer = Trainer(Setting(Cluster(cards), rule, world), day.jobs, settings, teaching, computes, threads)
+    trainer = Trainer(Setting(cluster, rule, world), jobs, settings, teaching, computes, threads)
     run = TrainingRun(trainer, settings.iterations, to, resume, json_output)
     run.go(trainer.imitate, lambda: trainer.export(to, training_command(), placement))
     run.report("validation_et", trainer.best_et, trainer.curve, "updates")
@@ -113,13 +111,10 @@ def placement(
     A checkpoint lies beside the output (.ckpt); Ctrl-C keeps it and the best policy so far.
     """
     prepare_place(to)
-    cards = parse_gpus(gpus, "--gpus")
-    day = DiurnalDay(multiplier=multiplier, deadline=parse_deadline(deadline, "--deadline"))
+    cluster, jobs, world = _ground(gpus, layouts, multiplier, deadline, recut, preempt)
     cutting = repartition_rule(rule_spec(repartition, "--repartition"), "--repartition")
-    cluster = Cluster(cards, None if layouts is None else parse_layouts(layouts, cards, "--layouts"))
-    world = Settings(preempt=preempt, drain=recut is Recut.drain)
     log(f"making {settings.pool + settings.validation_days} days and compiling ...")
-    search = PriceSearch(cluster, cutting, world, day.jobs, settings, threads)
+    search = PriceSearch(cluster, cutting, world, jobs, settings, threads)
     run = TrainingRun(search, settings.generations, to, resume, json_output)
     run.go(None, lambda: search.export(to, training_command(), repartition))
     run.report("validation_score", search.best_score, search.curve, "rounds")
@@ -151,14 +146,11 @@ def prices(
         from smartmig.train.prices import PriceTrainer
     prepare_place(to)
     begin = weights_of(start)
-    cards = parse_gpus(gpus, "--gpus")
-    day = DiurnalDay(multiplier=multiplier, deadline=parse_deadline(deadline, "--deadline"))
+    cluster, jobs, world = _ground(gpus, layouts, multiplier, deadline, recut, preempt)
     cutting = repartition_rule(rule_spec(repartition, "--repartition"), "--repartition")
-    cluster = Cluster(cards, None if layouts is None else parse_layouts(layouts, cards, "--layouts"))
-    world = Settings(preempt=preempt, drain=recut is Recut.drain)
     computes = _torch_device(device)
     log(f"making {settings.pool + settings.validation_days} days and compiling ...")
-    trainer = PriceTrainer(cluster, cutting, world, day.jobs, settings, begin, computes, threads)
+    trainer = PriceTrainer(cluster, cutting, world, jobs, settings, begin, computes, threads)
     run = TrainingRun(trainer, settings.iterations, to, resume, json_output)
     run.go(None, lambda: trainer.export(to, training_command(), repartition))
     run.report("validation_et", trainer.best_et, trainer.curve, "updates")
@@ -189,63 +181,28 @@ def joint(
     with needs_torch():
         from smartmig.train.joint import JointTrainer
     prepare_place(to)
-    cards = parse_gpus(gpus, "--gpus")
-    day = DiurnalDay(multiplier=multiplier, deadline=parse_deadline(deadline, "--deadline"))
-    world = Settings(preempt=preempt, drain=recut is Recut.drain)
+    cluster, jobs, world = _ground(gpus, None, multiplier, deadline, recut, preempt)
     if start is not None:
         pair = read_policy(start, MEAN_FIELD).weights, read_policy(start, PRICES).weights
     else:
-        cuts = read_policy(SHIPPED / shipped_name(len(cards), world.drain)).weights
+        cuts = read_policy(SHIPPED / shipped_name(len(cluster.gpus), world.drain)).weights
         pair = cuts, weights_of("drain" if world.drain else "paper" if preempt else "tight")
     computes = _torch_device(device)
     log(f"making {2 * (settings.pool + settings.validation_days)} days and compiling ...")
-    trainer = JointTrainer(Cluster(cards), world, day.jobs, settings, pair, computes, threads)
+    trainer = JointTrainer(cluster, world, jobs, settings, pair, computes, threads)
     run = TrainingRun(trainer, settings.steps, to, resume, json_output)
     run.go(None, lambda: trainer.export(to, training_command()))
     run.report("validation_et", trainer.best_et, trainer.curve, "steps")
 
 
-@app.command("steps")
-@with_flags(StepTraining)
-def steps(
-    to: Output,
-    settings: StepTraining,
-    gpus: Gpus = "8xa100-40gb",
-    layouts: Layouts = None,
-    multiplier: Multiplier = 20.0,
-    deadline: Slack = "2:4",
-    validation_days: Annotated[int, typer.Option(min=2, help="Days the result is told of.")] = 20,
-    json_output: Json = False,
-) -> None:
-    """Train a policy that places one job a step, as S1 does, by MaskablePPO, and tell how it does.
-
-    For comparison: `train placement` makes a better one in less time. Needs stable-baselines3 and sb3-contrib.
-    """
-    with needs_torch("sb3"):
-        from smartmig.train.stepwise import train_placer
-    prepare_place(to)
+def _ground(
+    gpus: str, layouts: str | None, multiplier: float, deadline: str, recut: Recut, preempt: bool
+) -> tuple[Cluster, Callable[[int], Jobs], Settings]:
+    """Where a policy is trained: the cluster, the jobs of a day by its seed, and how the world behaves."""
     cards = parse_gpus(gpus, "--gpus")
-    day = DiurnalDay(multiplier=multiplier, deadline=parse_deadline(deadline, "--deadline"))
     cluster = Cluster(cards, None if layouts is None else parse_layouts(layouts, cards, "--layouts"))
-    with progress_bar() as tell:
-        [(_, found)] = train_placer(
-            cluster, day.jobs, settings, lambda done: tell("placings learned from", done, settings.steps)
-        )
-    write_placer(to, replace(found, command=training_command()))
-    played = found.run(cluster, [day.jobs(VALIDATION_FIRST + at) for at in range(validation_days)])
-    row = {
-        name: sum(getattr(one.summary, name) for one in played) / len(played)
-        for name in ("late_frac", "mean_tardiness_s", "energy_j", "et")
-    }
-    if json_output:
-        print_json({**row, "steps": settings.steps, "train_s": found.train_s, "policy_file": str(to)})
-    else:
-        energy = f"{watt_minutes(row['energy_j']) / 1e6:.2f} (1e6 W·min)"
-        output().print(
-            f"{to}: after {settings.steps:,} placings {100 * row['late_frac']:.1f} % late, tardiness "
-            f"{minutes(row['mean_tardiness_s']):.2f} min, energy {energy}, ET {row['et']:.3f} on {validation_days} "
-            "validation days"
-        )
+    day = DiurnalDay(multiplier=multiplier, deadline=parse_deadline(deadline, "--deadline"))
+    return cluster, day.jobs, Settings(preempt=preempt, drain=recut is Recut.drain)
 
 
 def training_command() -> str:
@@ -269,6 +226,69 @@ def _torch_device(device: str) -> str:
     if device != "auto":
         return device
     return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+Trace = Annotated[str, typer.Option(help="File of whole-GPU jobs (helios, philly, swf, sacct, csv ...).")]
+MaxGpus = Annotated[int, typer.Option(min=0, help="Leave out jobs with more GPUs; 0 keeps all.")]
+Since = Annotated[str, typer.Option("--from", help="First day of the training part, e.g. 2020-04-01 (UTC).")]
+Before = Annotated[str, typer.Option("--to", help="The day after its last.")]
+Requests = Annotated[str, typer.Option(help="Made-up requested times where the trace has none, e.g. menu-1h.")]
+
+
+@app.command("gang")
+@with_flags(GangTraining)
+def gang(
+    to: Output,
+    trace: Trace,
+    settings: GangTraining,
+    nodes: Annotated[str, typer.Option(help="nodes x GPUs, as for simulate.")] = "30x8",
+    max_gpus: MaxGpus = 0,
+    since: Since = "",
+    before: Before = "",
+    tune_to: Annotated[str, typer.Option(help="The tuning part goes from --to to the day before this one.")] = "",
+    requests: Requests = "",
+    threads: Threads = None,
+    resume: Resume = False,
+    json_output: Json = False,
+) -> None:
+    """Train the two agents of a whole-GPU cluster: search a rule's numbers, then PPO on both networks.
+
+    With --predictor the run times they expect are written beside the policy. A checkpoint lies beside the output
+    (.ckpt); Ctrl-C keeps it and the best agents so far. TensorBoard's curves go to a folder beside it.
+    """
+    with needs_torch():
+        from smartmig.train.gang import GangTrainer
+    prepare_place(to)
+    if not before or not tune_to:
+        raise InputError("--to and --tune-to: training needs the day its part ends, and the day its tuning part ends")
+    flags = GangFlags(trace=trace, nodes=nodes, max_gpus=max_gpus, since=since, before=before, requests=requests)
+    training, tuning = flags.scenario(), replace(flags, since=before, before=tune_to).scenario()
+    if not requests:
+        settings = replace(settings, request_seeds=1, validation_seeds=1)
+    log("reading the trace, running the baselines and compiling ...")
+    trainer = GangTrainer(training.jobs, tuning.jobs, training.cluster(), settings, threads)
+    run = TrainingRun(trainer, trainer.total, to, resume, json_output)
+    run.go(None, lambda: trainer.export(to, training_command(), nodes))
+    run.report("validation_score", trainer.best_score, trainer.curve, "rounds")
+
+
+@app.command("run-times")
+def run_times(
+    to: Annotated[Path, typer.Option("-o", "--output", help="File to write (.npz).")],
+    trace: Trace,
+    max_gpus: MaxGpus = 0,
+    since: Since = "",
+    before: Before = "",
+    requests: Requests = "",
+    seeds: Annotated[int, typer.Option(min=1, help="Draws of made-up requests.")] = 6,
+) -> None:
+    """Learn run times to expect from what was requested: by request class and size, on the training part only."""
+    prepare_place(to)
+    flags = GangFlags(trace=trace, max_gpus=max_gpus, since=since, before=before, requests=requests)
+    scenario = flags.scenario()
+    jobs = [scenario.jobs(seed) for seed in range(seeds if requests else 1)]
+    write_run_times(to, fit_jobs(jobs), training_command())
+    output().print(f"{to}: run times of {sum(len(one) for one in jobs):,} jobs")
 
 
 class Trainable(Protocol):
@@ -309,7 +329,8 @@ class TrainingRun:
                 row = self.trainer.update()
                 now, validated = (row.get(f"{days}_et", row.get(f"{days}_score")) for days in ("train", "validation"))
                 best = best if validated is None else f", {validated:.4f} on validation days"
-                tell(f"ET {now:.3f}{best}", self.trainer.iteration, self.total)
+                what = "ET" if "train_et" in row else "score"
+                tell(f"{what} {now:.3f}{best}", self.trainer.iteration, self.total)
                 if board is not None:
                     for name, value in row.items():
                         board.add_scalar(name, value, self.trainer.iteration)

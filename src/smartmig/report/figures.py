@@ -6,7 +6,7 @@ Each figure carries in `layout.meta["phone"]` what a narrow screen changes; the 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,9 @@ from smartmig.metrics.statistics import Estimate, estimate
 from smartmig.metrics.summary import tardiness_s
 from smartmig.report.comparison import Comparison, SampleDay
 from smartmig.report.day import mean_power_w, mean_waiting, merge_segments, paint, segments_of, time_grid
+from smartmig.report.drawing import error, legend_below_on_phone, plain, said, sheet
 from smartmig.report.tables import scaled
-from smartmig.report.theme import LATE, ON_TIME, colour, dash, hatch, marker, ramp, template
+from smartmig.report.theme import LATE, ON_TIME, colour, dash, hatch, marker
 from smartmig.types import Floats, Ints, Segments
 
 MAX_RECTANGLES = 12_000
@@ -56,13 +57,13 @@ def energy_tardiness_scatter(comparison: Comparison) -> go.Figure:
     high = max(value.mean + half for value, half in zip(energy, reach, strict=True))
     room = (high - low or 1.0) * 0.28
     sides = _label_corners(names, energy, late, (low - room, high + room), log)
-    figure = _figure(460)
+    figure = sheet(460)
     for index, name in enumerate(names):
         figure.add_scatter(
             x=[round(energy[index].mean, 4)],
             y=[round(late[index].mean, 4)],
-            error_x=_error([energy[index]]),
-            error_y=_error([late[index]]),
+            error_x=error([energy[index]]),
+            error_y=error([late[index]]),
             mode="markers+text",
             marker={"color": colour(index), "symbol": marker(index), "size": 12},
             text=[name],
@@ -70,8 +71,8 @@ def energy_tardiness_scatter(comparison: Comparison) -> go.Figure:
             textfont={"size": 12.5},
             cliponaxis=False,
             name=name,
-            hovertemplate=f"<b>{_plain(name)}</b><br>energy {_said(energy[index], 'kWh')}<br>"
-            f"mean tardiness {_said(late[index], 'min')}<extra></extra>",
+            hovertemplate=f"<b>{plain(name)}</b><br>energy {said(energy[index], 'kWh')}<br>"
+            f"mean tardiness {said(late[index], 'min')}<extra></extra>",
         )
     figure.update_xaxes(title_text="energy (kWh)", range=[low - room, high + room], showline=True)
     if log:
@@ -99,7 +100,7 @@ def policy_bars(comparison: Comparison) -> go.Figure:
     names = [runs.name for runs in comparison.policies]
     colours = [colour(index) for index in range(len(names))]
     height = 90 + 34 * len(names)
-    figure = _figure(height, margin={"t": 16})
+    figure = sheet(height, margin={"t": 16})
     phone: dict[str, Any] = {"height": len(PANELS) * (70 + 28 * len(names))}
     gap, tall = 0.035, 1.0 / len(PANELS)
     wide = (1.0 - gap * (len(PANELS) - 1)) / len(PANELS)
@@ -111,9 +112,9 @@ def policy_bars(comparison: Comparison) -> go.Figure:
             y=names,
             orientation="h",
             width=0.66,
-            error_x=_error(values),
+            error_x=error(values),
             marker={"color": colours},
-            customdata=[_said(value, "", decimals) for value in values],
+            customdata=[said(value, "", decimals) for value in values],
             hovertemplate=f"<b>%{{y}}</b><br>{title} %{{customdata}}<extra></extra>",
             xaxis=f"x{number}",
             yaxis=f"y{number}",
@@ -156,7 +157,7 @@ def slice_timeline(sample: SampleDay) -> go.Figure:
     late = late_s[drawn.job] > 0
     tops = np.cumsum([0, *(slices + 1 for slices in sample.memory_slices)])
     centre = tops[drawn.gpu] + drawn.start + drawn.span / 2
-    figure = _figure(90 + int(min(1400, max(11.0 * tops[-1], 8 * len(sample.gpu_names)))), margin={"t": 34, "b": 44})
+    figure = sheet(90 + int(min(1400, max(11.0 * tops[-1], 8 * len(sample.gpu_names)))), margin={"t": 34, "b": 44})
     end_h = max(sample.run.makespan_s, 1e-9) / 3600
     dense = drawn.job.size > MAX_RECTANGLES
     if dense:
@@ -261,7 +262,7 @@ def config_shares(comparison: Comparison) -> go.Figure:
     if used.size > TOP_CONFIGS:
         stacks.append((f"other ({used.size - TOP_CONFIGS})", share[:, used[TOP_CONFIGS:]].sum(axis=1)))
     one_model = len({cut.partition(":")[0] for cut in known}) == 1
-    figure = _figure(150 + 34 * len(names), margin={"t": 16})
+    figure = sheet(150 + 34 * len(names), margin={"t": 16})
     for index, (cut, values) in enumerate(stacks):
         label = cut.partition(":")[2] if one_model and ":" in cut else cut
         percent = [round(float(value) * 100, 2) for value in values]
@@ -281,7 +282,7 @@ def config_shares(comparison: Comparison) -> go.Figure:
             insidetextanchor="middle",
             textangle=0,
             insidetextfont={"color": "#ffffff", "size": 11.5},
-            hovertemplate=f"<b>%{{y}}</b><br>{_plain(cut)}: %{{x:.1f}} % of GPU time<extra></extra>",
+            hovertemplate=f"<b>%{{y}}</b><br>{plain(cut)}: %{{x:.1f}} % of GPU time<extra></extra>",
         )
     unit = f"share of GPU time (%){', ' + known[0].partition(':')[0] if one_model else ''}"
     figure.update_xaxes(title_text=unit, range=[0, 100], fixedrange=True)
@@ -302,100 +303,6 @@ def config_shares(comparison: Comparison) -> go.Figure:
         },
     )
     return figure
-
-
-def share_stacks(
-    labels: Sequence[str], parts: Sequence[str], stacks: Sequence[Sequence[float]], title: str
-) -> go.Figure:
-    """One stack of ordered parts per label, in per cent."""
-    figure = _figure(440, margin={"t": 16})
-    for at, part in enumerate(parts):
-        figure.add_bar(
-            x=list(labels),
-            y=_numbers([stack[at] for stack in stacks]),
-            name=part,
-            marker={"color": ramp(at, len(parts)), "line": {"width": 0}},
-            hovertemplate=f"<b>%{{x}}</b><br>{_plain(part)}: %{{y:.1f}} %<extra></extra>",
-        )
-    figure.update_layout(barmode="stack", bargap=0.3, legend={"traceorder": "normal"})
-    figure.update_yaxes(title_text=title, range=[0, 100], fixedrange=True)
-    figure.update_xaxes(fixedrange=True)
-    return _legend_below_on_phone(figure)
-
-
-def published_bars(
-    title: str,
-    groups: Sequence[str],
-    ours: Mapping[str, Sequence[Estimate]],
-    published: Mapping[str, Sequence[float]],
-    y_title: str,
-) -> go.Figure:
-    """Our means as full bars with intervals, published values as hatched ones of the same colour beside them."""
-    figure = _figure(460, margin={"t": 96})
-    for name in _series(ours, published):
-        shade = colour(_series(ours, published).index(name))
-        if name in ours:
-            figure.add_bar(
-                x=list(groups),
-                y=_numbers(value.mean for value in ours[name]),
-                error_y=_error(ours[name]),
-                name=_whose(name, "ours"),
-                marker={"color": shade},
-                hovertemplate=f"{_plain(_whose(name, 'ours'))}<br>%{{x}}: %{{y}}<extra></extra>",
-            )
-        if name in published:
-            figure.add_bar(
-                x=list(groups),
-                y=_numbers(published[name]),
-                name=_whose(name, "published"),
-                marker={
-                    "color": "rgba(0,0,0,0)",
-                    "line": {"color": shade, "width": 1.5},
-                    "pattern": {"shape": "/", "fgcolor": shade, "bgcolor": "rgba(0,0,0,0)", "size": 6, "solidity": 0.2},
-                },
-                hovertemplate=f"{_plain(_whose(name, 'published'))}<br>%{{x}}: %{{y}}<extra></extra>",
-            )
-    figure.update_xaxes(ticks="", showgrid=False)
-    figure.update_yaxes(title_text=y_title, rangemode="tozero")
-    figure.update_layout(title_text=title, barmode="group", bargap=0.28, bargroupgap=0.08)
-    return _legend_below_on_phone(figure)
-
-
-def published_lines(
-    title: str,
-    x: Sequence[float],
-    ours: Mapping[str, Sequence[Estimate]],
-    published: Mapping[str, Sequence[float]],
-    x_title: str,
-    y_title: str,
-) -> go.Figure:
-    """Our curves with their intervals as bars, published ones (if any) dashed with open markers, same colours."""
-    figure = _figure(460, margin={"t": 96})
-    for index, name in enumerate(_series(ours, published)):
-        look = {"color": colour(index), "size": 8}
-        if name in ours:
-            figure.add_scatter(
-                x=list(x),
-                y=_numbers(value.mean for value in ours[name]),
-                error_y=_error(ours[name]),
-                mode="lines+markers",
-                name=_whose(name, "ours"),
-                line={"color": colour(index), "width": 2},
-                marker=look | {"symbol": marker(index)},
-            )
-        if name in published:
-            figure.add_scatter(
-                x=list(x),
-                y=_numbers(published[name]),
-                mode="lines+markers",
-                name=_whose(name, "published"),
-                line={"color": colour(index), "width": 1.5, "dash": "dash"},
-                marker=look | {"symbol": f"{marker(index)}-open"},
-            )
-    figure.update_xaxes(title_text=x_title, showline=True)
-    figure.update_yaxes(title_text=y_title, showline=True)
-    figure.update_layout(title_text=title, hovermode="x unified")
-    return _legend_below_on_phone(figure)
 
 
 _STRETCH_HOVER = (
@@ -423,7 +330,7 @@ def _stretch_facts(sample: SampleDay, drawn: Segments, late_s: Floats, chosen: I
 
 
 def _over_time(samples: Sequence[SampleDay], order: Sequence[str], y_title: str, unit: str) -> go.Figure:
-    figure = _figure(360)
+    figure = sheet(360)
     places = list(dict.fromkeys([*order, *(sample.policy for sample in samples)]))
     for sample in samples:
         index = places.index(sample.policy)
@@ -431,12 +338,12 @@ def _over_time(samples: Sequence[SampleDay], order: Sequence[str], y_title: str,
             mode="lines",
             name=sample.policy,
             line={"color": colour(index), "dash": dash(index), "width": 1.6, "shape": "hv"},
-            hovertemplate=f"%{{y:.2f}} {unit}<extra>{_plain(sample.policy)}</extra>",
+            hovertemplate=f"%{{y:.2f}} {unit}<extra>{plain(sample.policy)}</extra>",
         )
     figure.update_xaxes(title_text="time (h)", hoverformat=".2f", showline=True, nticks=N_TICKS)
     figure.update_yaxes(title_text=y_title, rangemode="tozero", fixedrange=True)
     figure.update_layout(hovermode="x unified", showlegend=True)
-    return _legend_below_on_phone(figure)
+    return legend_below_on_phone(figure)
 
 
 def _set_steps(trace: Any, edges_s: Floats, values: Floats) -> None:
@@ -444,16 +351,6 @@ def _set_steps(trace: Any, edges_s: Floats, values: Floats) -> None:
     trace.x0 = 0
     trace.dx = float(edges_s[1] - edges_s[0]) / 3600
     trace.y = np.append(values, values[-1]).astype(np.float32)
-
-
-def _figure(height: int, margin: Mapping[str, int] | None = None) -> go.Figure:
-    return go.Figure(layout={"template": template(), "height": height, "margin": dict(margin or {})})
-
-
-def _legend_below_on_phone(figure: go.Figure) -> go.Figure:
-    layout = {"legend.y": -0.28, "legend.yanchor": "top", "height": (figure.layout.height or 400) + 80, "margin.t": 48}
-    figure.update_layout(meta={"phone": {"layout": layout | {"dragmode": False, "xaxis.nticks": 6}}})
-    return figure
 
 
 def _hours(time_s: Floats) -> Any:
@@ -464,40 +361,6 @@ def _hours(time_s: Floats) -> Any:
 def _clock(time_s: float) -> str:
     whole = int(time_s)
     return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
-
-
-def _whose(series: str, owner: str) -> str:
-    """Legend text; a figure with one unnamed series only says whose the numbers are."""
-    if not series:
-        return owner
-    return series if owner == "ours" else f"{series}, {owner}"
-
-
-def _error(values: Sequence[Estimate]) -> dict[str, Any] | None:
-    """Plotly's error bars, or None when no value has an interval."""
-    halves = _numbers(value.half_width for value in values)
-    if all(half is None for half in halves):
-        return None
-    return {"type": "data", "array": halves, "thickness": 1.5, "width": 4}
-
-
-def _numbers(values: Any) -> list[float | None]:
-    """Short enough for the file, and None (a gap) where there is no number."""
-    return [float(f"{value:.5g}") if math.isfinite(value) else None for value in values]
-
-
-def _series(ours: Mapping[str, Any], published: Mapping[str, Any]) -> list[str]:
-    return list(dict.fromkeys([*ours, *published]))
-
-
-def _said(value: Estimate, unit: str, decimals: int = 2) -> str:
-    half = f" ± {value.half_width:.{decimals}f}" if math.isfinite(value.half_width) else ""
-    return f"{value.mean:.{decimals}f}{half} {unit}".strip()
-
-
-def _plain(text: str) -> str:
-    """Text inside a hover: plotly reads `<` and `%{` there."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace("%{", "% {")
 
 
 _CORNERS = {"top right": (1, 1), "bottom right": (1, -1), "top left": (-1, 1), "bottom left": (-1, -1)}

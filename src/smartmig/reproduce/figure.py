@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from smartmig.report.figures import published_bars, published_lines, share_stacks
 from smartmig.report.page import Section, write_page
+from smartmig.report.published import published_bars, published_lines, share_stacks
 from smartmig.reproduce.reproduction import Metric, Result, result_cells
 
 

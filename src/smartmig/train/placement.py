@@ -166,15 +166,30 @@ class PriceSearch:
 
     def export(self, path: Path, command: str, repartition: str) -> None:
         """The best policy so far, as a policy file."""
-        about = About(
-            kind=PRICES,
-            encoding=encoding.VERSION,
-            gpus=tuple(sorted({gpu.id for gpu in self.cluster.gpus})),
-            placement=f"with {repartition}",
-            preempt=self.settings.preempt,
-            drain=self.settings.drain,
-            command=command,
-            settings={**asdict(self.training), "n_gpus": len(self.cluster.gpus)},
-            scores={"validation_score": self.best_score, "rounds": float(self.iteration)},
-        )
-        write_policy(path, PolicyFile(about, self.best))
+        scores = {"validation_score": self.best_score, "rounds": float(self.iteration)}
+        write_prices(path, self.best, self.cluster, self.settings, repartition, command, asdict(self.training), scores)
+
+
+def write_prices(
+    path: Path,
+    weights: Floats,
+    cluster: Cluster,
+    settings: Settings,
+    repartition: str,
+    command: str,
+    training: dict[str, Any],
+    scores: dict[str, float],
+) -> None:
+    """A placing policy, as a policy file."""
+    about = About(
+        kind=PRICES,
+        encoding=encoding.VERSION,
+        gpus=tuple(sorted({gpu.id for gpu in cluster.gpus})),
+        placement=f"with {repartition}",
+        preempt=settings.preempt,
+        drain=settings.drain,
+        command=command,
+        settings={**training, "n_gpus": len(cluster.gpus)},
+        scores=scores,
+    )
+    write_policy(path, PolicyFile(about, weights))

@@ -14,13 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from smartmig.policy import encoding
-from smartmig.policy.policy_file import PRICES, About, PolicyFile, write_policy
 from smartmig.policy.repartition.rule import RepartitionRule
 from smartmig.sim.mig.outcomes import PlacedDays
 from smartmig.sim.mig.run import Cluster
 from smartmig.sim.mig.world import Settings
 from smartmig.train.network import PriceNet
+from smartmig.train.placement import write_prices
 from smartmig.train.ppo import PpoTrainer, Rollout
 from smartmig.train.settings import PriceTraining
 from smartmig.types import Floats, Jobs
@@ -75,15 +74,5 @@ class PriceTrainer(PpoTrainer):
 
     def export(self, path: Path, command: str, repartition: str) -> None:
         """The best policy so far, as a policy file."""
-        about = About(
-            kind=PRICES,
-            encoding=encoding.VERSION,
-            gpus=tuple(sorted({gpu.id for gpu in self.cluster.gpus})),
-            placement=f"with {repartition}",
-            preempt=self.settings.preempt,
-            drain=self.settings.drain,
-            command=command,
-            settings={**asdict(self.training), "n_gpus": len(self.cluster.gpus)},
-            scores={"validation_score": self.best_et, "updates": float(self.iteration)},
-        )
-        write_policy(path, PolicyFile(about, self.best))
+        scores = {"validation_score": self.best_et, "updates": float(self.iteration)}
+        write_prices(path, self.best, self.cluster, self.settings, repartition, command, asdict(self.training), scores)

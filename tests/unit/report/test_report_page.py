@@ -20,7 +20,7 @@ from rich.console import Console
 from smartmig.errors import InputError, UnknownName
 from smartmig.metrics.statistics import Estimate, estimate, relative_change
 from smartmig.metrics.summary import Summary, summarise
-from smartmig.report import figures
+from smartmig.report import figures, published
 from smartmig.report.comparison import Comparison, PolicyRuns, SampleDay
 from smartmig.report.day import mean_power_w, mean_waiting, merge_segments, time_grid
 from smartmig.report.page import Section, comparison_page, write_page
@@ -369,8 +369,8 @@ def test_scatter__uses_a_log_axis_only_when_it_helps() -> None:
 def test_published__pairs_ours_with_theirs_in_one_colour() -> None:
     ours = {"edf": [Estimate(1.0, 0.1, 5), Estimate(2.0, float("nan"), 1)]}
     theirs = {"edf": [1.1, float("nan")], "only theirs": [3.0, 4.0]}
-    bars = figures.published_bars("t", ["a", "b"], ours, theirs, "ET")
-    lines = figures.published_lines("t", [1, 2], ours, {}, "load", "ET")
+    bars = published.published_bars("t", ["a", "b"], ours, theirs, "ET")
+    lines = published.published_lines("t", [1, 2], ours, {}, "load", "ET")
     assert [trace.name for trace in bars.data] == ["edf", "edf, published", "only theirs, published"]
     assert bars.data[0].marker.color == bars.data[1].marker.line.color
     assert bars.data[1].y == (1.1, None)

@@ -17,21 +17,10 @@ from smartmig.workload.gang.open import gang_trace
 from smartmig.workload.gang.summary import summarise_gangs
 from smartmig.workload.gang.trace import GangTrace
 from smartmig.workload.trace_report import TraceReport
+from trace_samples import SAMPLE, SAMPLES
 
 ROOT = Path(__file__).resolve().parents[4]
-SAMPLES = ROOT / "tests" / "samples"
 SHARED = ROOT.parent / "shared" / "data" / "traces"
-SAMPLE = {
-    "csv": "gang_jobs.csv",
-    "helios": "helios_jobs.csv",
-    "philly": "philly_jobs.csv",
-    "swf": "log.swf",
-    "sacct": "sacct.txt",
-    "openb": "openb_pods.csv",
-    "pai": "pai_tasks.csv",
-    "drac": "drac_jobs.csv",
-    "beocat": "beocat_jobs.csv",
-}
 
 
 def check_gangs(jobs: GangJobs, report: TraceReport) -> None:
@@ -186,7 +175,7 @@ def test_readers__read_the_public_traces(name: str) -> None:
 @pytest.mark.shared
 def test_helios__is_the_stand_in_trace() -> None:
     venus = gang_trace(shared_file(PUBLIC["helios"][0])).jobs()
-    jobs, _ = GangFilter(max_gpus=8, since="2020-04-01", until="2020-08-31").apply(venus)
+    jobs, _ = GangFilter(max_gpus=8, since="2020-04-01", before="2020-09-01").apply(venus)
     assert len(jobs) == 89_589
     assert summarise_gangs(jobs, n_gpus=240).load == pytest.approx(0.89, abs=0.005)
     assert jobs.submit_s[0] < 86400

@@ -1,0 +1,117 @@
+"""Ours beside the published: the figures of `smartmig reproduce`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+
+from smartmig.metrics.statistics import Estimate
+from smartmig.report.drawing import error, legend_below_on_phone, numbers, plain, sheet
+from smartmig.report.theme import colour, marker, ramp
+
+
+def share_stacks(
+    labels: Sequence[str], parts: Sequence[str], stacks: Sequence[Sequence[float]], title: str
+) -> go.Figure:
+    """One stack of ordered parts per label, in per cent."""
+    figure = sheet(440, margin={"t": 16})
+    for at, part in enumerate(parts):
+        figure.add_bar(
+            x=list(labels),
+            y=numbers([stack[at] for stack in stacks]),
+            name=part,
+            marker={"color": ramp(at, len(parts)), "line": {"width": 0}},
+            hovertemplate=f"<b>%{{x}}</b><br>{plain(part)}: %{{y:.1f}} %<extra></extra>",
+        )
+    figure.update_layout(barmode="stack", bargap=0.3, legend={"traceorder": "normal"})
+    figure.update_yaxes(title_text=title, range=[0, 100], fixedrange=True)
+    figure.update_xaxes(fixedrange=True)
+    return legend_below_on_phone(figure)
+
+
+def published_bars(
+    title: str,
+    groups: Sequence[str],
+    ours: Mapping[str, Sequence[Estimate]],
+    published: Mapping[str, Sequence[float]],
+    y_title: str,
+) -> go.Figure:
+    """Our means as full bars with intervals, published values as hatched ones of the same colour beside them."""
+    figure = sheet(460, margin={"t": 96})
+    for name in _series(ours, published):
+        shade = colour(_series(ours, published).index(name))
+        if name in ours:
+            figure.add_bar(
+                x=list(groups),
+                y=numbers(value.mean for value in ours[name]),
+                error_y=error(ours[name]),
+                name=_whose(name, "ours"),
+                marker={"color": shade},
+                hovertemplate=f"{plain(_whose(name, 'ours'))}<br>%{{x}}: %{{y}}<extra></extra>",
+            )
+        if name in published:
+            figure.add_bar(
+                x=list(groups),
+                y=numbers(published[name]),
+                name=_whose(name, "published"),
+                marker={
+                    "color": "rgba(0,0,0,0)",
+                    "line": {"color": shade, "width": 1.5},
+                    "pattern": {"shape": "/", "fgcolor": shade, "bgcolor": "rgba(0,0,0,0)", "size": 6, "solidity": 0.2},
+                },
+                hovertemplate=f"{plain(_whose(name, 'published'))}<br>%{{x}}: %{{y}}<extra></extra>",
+            )
+    figure.update_xaxes(ticks="", showgrid=False)
+    figure.update_yaxes(title_text=y_title, rangemode="tozero")
+    figure.update_layout(title_text=title, barmode="group", bargap=0.28, bargroupgap=0.08)
+    return legend_below_on_phone(figure)
+
+
+def published_lines(
+    title: str,
+    x: Sequence[float],
+    ours: Mapping[str, Sequence[Estimate]],
+    published: Mapping[str, Sequence[float]],
+    x_title: str,
+    y_title: str,
+) -> go.Figure:
+    """Our curves with their intervals as bars, published ones (if any) dashed with open markers, same colours."""
+    figure = sheet(460, margin={"t": 96})
+    for index, name in enumerate(_series(ours, published)):
+        look = {"color": colour(index), "size": 8}
+        if name in ours:
+            figure.add_scatter(
+                x=list(x),
+                y=numbers(value.mean for value in ours[name]),
+                error_y=error(ours[name]),
+                mode="lines+markers",
+                name=_whose(name, "ours"),
+                line={"color": colour(index), "width": 2},
+                marker=look | {"symbol": marker(index)},
+            )
+        if name in published:
+            figure.add_scatter(
+                x=list(x),
+                y=numbers(published[name]),
+                mode="lines+markers",
+                name=_whose(name, "published"),
+                line={"color": colour(index), "width": 1.5, "dash": "dash"},
+                marker=look | {"symbol": f"{marker(index)}-open"},
+            )
+    figure.update_xaxes(title_text=x_title, showline=True)
+    figure.update_yaxes(title_text=y_title, showline=True)
+    figure.update_layout(title_text=title, hovermode="x unified")
+    return legend_below_on_phone(figure)
+
+
+def _whose(series: str, owner: str) -> str:
+    """Legend text; a figure with one unnamed series only says whose the numbers are."""
+    if not series:
+        return owner
+    return series if owner == "ours" else f"{series}, {owner}"
+
+
+def _series(ours: Mapping[str, Any], published: Mapping[str, Any]) -> list[str]:
+    return list(dict.fromkeys([*ours, *published]))
