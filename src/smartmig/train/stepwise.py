@@ -144,7 +144,8 @@ def train_placer(
     torch.manual_seed(settings.seed)
     knobs: dict[str, Any] = {"observation": settings.observation, "reward": settings.reward, "wait": settings.wait}
     days = LaneEnv(Lanes(cluster, settings.lanes, **knobs), jobs, settings)
-    days.begin(0)  # compiles, which is no part of the training
+    days.lanes.begin(0, days.pool[0])
+    days.lanes.look([0])  # compiles, which is no part of the training
     course = Course(settings, tell, keep_at)
     learn = {"grpo": _grpo, "dqn": _dqn}.get(settings.algorithm, _ppo)
     course.keep(settings.steps, learn(days, settings, course))
