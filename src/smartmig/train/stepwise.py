@@ -188,7 +188,7 @@ def _actor(model: Any) -> Layers:
 
 
 def _dqn(days: LaneEnv, settings: StepTraining, course: Course) -> Layers:
-    """It knows no masks: an illegal action is a wait, and the highest-valued legal one is taken when it is used."""
+    """It knows no masks: the environment says what an illegal action counts as; the policy is used with masks."""
     from stable_baselines3 import DQN
 
     model = DQN(
