@@ -13,7 +13,18 @@ from smartmig.hardware.cluster import parse_gpus
 from smartmig.policy import encoding
 from smartmig.policy.encoding import AT_CONFIG, N_FEATURES, describe
 from smartmig.policy.network import at_rows, n_weights, plan_of, rows
-from smartmig.policy.policy_file import JOINT, MEAN_FIELD, PRICES, SHIPPED, About, PolicyFile, read_policy, write_policy
+from smartmig.policy.policy_file import (
+    GANG,
+    JOINT,
+    MEAN_FIELD,
+    PRICES,
+    RUN_TIMES,
+    SHIPPED,
+    About,
+    PolicyFile,
+    read_policy,
+    write_policy,
+)
 from smartmig.policy.repartition.mean_field import MeanField
 from smartmig.registry import PLACEMENTS, load
 from smartmig.sim.mig.run import Cluster, cuts_of
@@ -112,13 +123,15 @@ def test_mean_field__refuses_a_card_of_another_size(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.npz")), ids=lambda path: path.name)
 def test_shipped_policy__is_small_and_says_how_it_was_made(path: Path) -> None:
-    kind, verb = {
-        "prices": (PRICES, "placement"),
-        "joint": (JOINT, "joint"),
-        "mean": (MEAN_FIELD, "repartition"),
+    kind, verb, score = {
+        "prices": (PRICES, "placement", "validation_score"),
+        "joint": (JOINT, "joint", "validation_et"),
+        "mean": (MEAN_FIELD, "repartition", "validation_et"),
+        "gang": (GANG, "gang", "validation_score"),
     }[path.name.partition("-")[0]]
-    about = read_policy(path, kind).about
+    predicts = path.name.endswith("-run-times.npz")
+    about = read_policy(path, RUN_TIMES if predicts else kind).about
     assert path.stat().st_size < 100_000
     assert about.command.startswith(f"smartmig train {verb} -o")
-    assert f"-o {path.name}" in about.command
-    assert about.scores["validation_score" if kind == PRICES else "validation_et"] > 0
+    assert f"-o {path.name.replace('-run-times', '')}" in about.command
+    assert predicts or np.isfinite(about.scores[score])
