@@ -4,13 +4,29 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 RUN    := $(BIN)/smartmig
 
-.PHONY: demo test check bench install install-dev clean
+.PHONY: demo test check bench install install-dev system-packages clean
 
 demo: install
 	$(RUN) demo
 
-test: install-dev
+test: install-dev system-packages
 	$(BIN)/python -m pytest -n auto --dist loadfile
+
+# Servers that end-to-end tests start themselves. Without them those tests are skipped and say so.
+SYSTEM_PACKAGES := postgresql
+
+system-packages:
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  for package in $(SYSTEM_PACKAGES); do \
+	    dpkg -s $$package >/dev/null 2>&1 || missing="$$missing $$package"; \
+	  done; \
+	  if [ -n "$$missing" ]; then \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing \
+	      >/dev/null || echo "could not install$$missing: the tests that need them will be skipped" >&2; \
+	  fi; \
+	else \
+	  echo "not root on Debian: tests that need $(SYSTEM_PACKAGES) run only where it is installed already" >&2; \
+	fi
 
 check: install-dev
 	$(BIN)/ruff check .

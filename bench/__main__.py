@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from bench import bounds, decision, engine, gang, startup, traces
+from bench import bounds, decision, engine, gang, live, startup, traces
 
-MODULES = (engine, startup, bounds, decision, traces, gang)
+MODULES = (engine, startup, bounds, decision, traces, gang, live)
 ALL = {name: benchmark for module in MODULES for name, benchmark in module.BENCHMARKS.items()}
 
 

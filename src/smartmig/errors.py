@@ -6,6 +6,8 @@
         NoSliceFits   (2)    a job that no slice of the cluster can run
         NoNodesFit    (2)    a job that the whole cluster, empty, cannot run
       SimulationError (1)    a run that cannot go on (jobs that no cut ever fits)
+      AdapterError    (1)    a cluster, or a store, that does not answer or refuses
+      MissingPackage  (1)    a part of smartmig that needs an extra which is not installed
 
 The number is the exit code of the command line.
 """
@@ -65,3 +67,18 @@ class NoNodesFit(NoSliceFits):
 
 class SimulationError(SmartmigError):
     """The simulated world reached a state it cannot leave."""
+
+
+class AdapterError(SmartmigError):
+    """The outside did not do what was asked; the sentence names it and what to look at."""
+
+
+class MissingPackage(SmartmigError):
+    """A package of an extra is not there; the sentence says how to install it."""
+
+    def __init__(self, what: str, extra: str, package: str) -> None:
+        super().__init__(f"{what} needs the package '{package}'; install it with: pip install 'smartmig[{extra}]'")
+        self._made_from = (what, extra, package)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._made_from

@@ -96,6 +96,11 @@ CURVE_SETS: Mapping[str, str] = {
     "parvagpu": "smartmig.workload.traces.parvagpu:read_curves",
 }
 
+ADAPTERS: Mapping[str, str] = {
+    "simulated": "smartmig.adapters.simulated:Simulated",
+    "slurm": "smartmig.adapters.slurm:Slurm",
+}
+
 REPRODUCTIONS: Mapping[str, str] = {
     "s1-table": "smartmig.reproduce.s1:table",
     "s2": "smartmig.reproduce.s2:table",

@@ -21,7 +21,7 @@ from smartmig.policy.allocation.rule import AllocationRule
 from smartmig.policy.placement.rule import PlacementRule
 from smartmig.policy.repartition.rule import RepartitionRule
 from smartmig.policy.selection.rule import SelectionRule
-from smartmig.registry import ALLOCATIONS, PLACEMENTS, REPARTITIONS, SELECTIONS, TRACES, WORKLOADS, load
+from smartmig.registry import ADAPTERS, ALLOCATIONS, PLACEMENTS, REPARTITIONS, SELECTIONS, TRACES, WORKLOADS, load
 from smartmig.sim.mig.run import Cluster, Policy, cuts_of
 from smartmig.sim.mig.world import Settings
 from smartmig.types import Jobs
@@ -124,6 +124,11 @@ def allocation_rule(spec: RuleSpec, where: str = "") -> AllocationRule:
 def workload(spec: RuleSpec, where: str = "") -> Any:
     """A generator or trace with a method `jobs(seed)`."""
     return _build({**WORKLOADS, **TRACES}, "workload", spec, where)
+
+
+def adapter(spec: RuleSpec, where: str = "") -> Any:
+    """An adapter's knobs, with a method `open`."""
+    return _build(ADAPTERS, "adapter", spec, where)
 
 
 def rule_id(spec: RuleSpec) -> str:

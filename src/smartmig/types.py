@@ -5,7 +5,9 @@ Times are seconds, energies joules, powers watts, memory gigabytes (10^9 bytes a
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -155,3 +157,190 @@ class Segments:
     """memory slices of the instance"""
     from_s: Floats
     to_s: Floats
+
+
+# A live cluster: what an adapter reports and what it is told. Times here are seconds since 1970 UTC.
+
+
+class JobKey(NamedTuple):
+    """Who a job is. Cluster managers use ids again, so an id alone is nobody."""
+
+    job_id: str
+    submit_s: float
+
+
+@dataclass(frozen=True)
+class JobRequest:
+    """What a job asks for: whole GPUs (`n_gpus` >= 1) or one MIG slice (`run_s` given, `n_gpus` 0)."""
+
+    key: JobKey
+    n_gpus: int = 1
+    """whole GPUs, all at once; 0 = one MIG slice"""
+    limit_s: float = math.inf
+    """requested time, at which it is killed"""
+    gpu_model: str = ""
+    """models it accepts, joined by `|`; empty = any"""
+    nodes: tuple[str, ...] = ()
+    """nodes it may use (features, node lists ...); empty = all"""
+    n_nodes: int = 0
+    """spread over exactly so many nodes, the same number of GPUs on each; 0 = as the policy likes"""
+    user: str = ""
+    group: str = ""
+    """partition, account or virtual cluster"""
+    predicted_s: float = 0.0
+    """someone's guess of the run time; 0 = none, then the limit counts"""
+    run_s: tuple[float, ...] = ()
+    """MIG: seconds alone on a slice of SLICE_SIZES, estimated; inf = does not fit that size. A job that names its
+    profile has one finite entry"""
+    memory_gb: float = 0.0
+    """MIG: GPU memory it needs; 0 = no known need"""
+    deadline_s: float = math.inf
+    """MIG: soft deadline; inf = none"""
+
+
+@dataclass(frozen=True)
+class Share:
+    """Some of a node: whole GPUs, or the MIG instance that begins at memory slice `start` of GPU `gpu`."""
+
+    node: str
+    n_gpus: int = 0
+    """whole GPUs; 0 = a MIG instance"""
+    gpu: int = -1
+    """index of the card on the node; -1 = whole GPUs, whichever"""
+    start: int = -1
+
+
+@dataclass(frozen=True)
+class RunningJob:
+    """A job that holds something."""
+
+    request: JobRequest
+    start_s: float
+    shares: tuple[Share, ...]
+    managed: bool = True
+    """started through us or at least in our partition; others only take room"""
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A MIG instance that exists."""
+
+    start: int
+    """first memory slice"""
+    profile: str
+    """NVIDIA's name, e.g. `3g.20gb`"""
+    usable: bool = True
+    """False while it is being created or destroyed"""
+
+
+@dataclass(frozen=True)
+class MigGpu:
+    """A card with MIG switched on, and its instances from left to right."""
+
+    model: str
+    """registry id, e.g. `a100-40gb`"""
+    instances: tuple[Instance, ...]
+    busy_by_others: tuple[int, ...] = ()
+    """starts of instances that someone unknown to us uses"""
+
+
+class NodeState(StrEnum):
+    up = "up"
+    drained = "drained"
+    """what runs there may end, nothing new begins"""
+    down = "down"
+
+
+@dataclass(frozen=True)
+class NodeInfo:
+    """A machine as it is now."""
+
+    name: str
+    n_gpus: int
+    """whole GPUs it has; 0 on a node that has MIG cards only"""
+    n_free: int = 0
+    """whole GPUs nobody holds, whatever its state"""
+    gpu_model: str = ""
+    state: NodeState = NodeState.up
+    switch: int = 0
+    speed: float = 1.0
+    """how much faster than the run times say"""
+    gpus: tuple[MigGpu, ...] = ()
+    """its MIG cards"""
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """Nodes that belong to someone else for a while."""
+
+    name: str
+    nodes: tuple[str, ...]
+    from_s: float
+    to_s: float
+    users: tuple[str, ...] = ()
+    """who may use them meanwhile"""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The most whole GPUs (or MIG slices) that one user or group may hold at a time."""
+
+    max_gpus: int
+    user: str = ""
+    """of this user; empty = of the group"""
+    group: str = ""
+
+
+@dataclass(frozen=True)
+class ClusterState:
+    """Everything a policy may know about a live cluster at one moment."""
+
+    time_s: float
+    nodes: tuple[NodeInfo, ...]
+    queued: tuple[JobRequest, ...] = ()
+    """jobs that may start now (no open dependency, held by nobody but us), by (submission, the cluster's order)"""
+    running: tuple[RunningJob, ...] = ()
+    """by (submission, the cluster's order); also those that are not ours"""
+    reservations: tuple[Reservation, ...] = ()
+    limits: tuple[Limit, ...] = ()
+
+
+@dataclass(frozen=True)
+class Start:
+    """Run a queued job exactly there."""
+
+    key: JobKey
+    shares: tuple[Share, ...]
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Send a running job back into the queue; it keeps its progress where the cluster can do that."""
+
+    key: JobKey
+
+
+@dataclass(frozen=True)
+class Repartition:
+    """Cut one card exactly so, now: every busy instance stands in the new layout, only idle ones go or come."""
+
+    node: str
+    gpu: int
+    layout: Layout
+
+
+Action = Start | Stop | Repartition
+Plan = tuple[Action, ...]
+"""Carried out in this order: stops, then cuts, then starts."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one action of a plan."""
+
+    action: Action
+    done: bool
+    """accepted by the cluster; the next observation shows the effect"""
+    why: str = ""
+    """one sentence when it was not done"""
+    took_s: float = 0.0

@@ -19,6 +19,7 @@ from smartmig.policy.allocation.rule import AllocationRule
 from smartmig.policy.repartition.static import Static
 from smartmig.policy.selection.rule import SelectionRule
 from smartmig.registry import (
+    ADAPTERS,
     ALLOCATIONS,
     CURVE_SETS,
     GANG_TRACES,
@@ -47,6 +48,7 @@ TABLES: dict[str, Mapping[str, str]] = {
     "request model": REQUESTS,
     "curve set": CURVE_SETS,
     "reproduction": REPRODUCTIONS,
+    "adapter": ADAPTERS,
 }
 ENTRIES = [(what, name) for what, table in TABLES.items() for name in table]
 
@@ -55,7 +57,7 @@ def test_registry__this_test_knows_every_table() -> None:
     tables = {name for name, value in vars(registry).items() if name.isupper() and isinstance(value, dict)}
     rules = {"PLACEMENTS", "REPARTITIONS", "SELECTIONS", "ALLOCATIONS"}
     jobs = {"WORKLOADS", "TRACES", "GANG_TRACES", "REQUESTS", "CURVE_SETS"}
-    assert tables == rules | jobs | {"REPRODUCTIONS"}
+    assert tables == rules | jobs | {"REPRODUCTIONS", "ADAPTERS"}
 
 
 @pytest.mark.parametrize(("what", "name"), ENTRIES)

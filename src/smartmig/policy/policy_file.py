@@ -58,13 +58,18 @@ class About:
 class PolicyFile:
     about: About
     weights: Floats
+    ranges: Floats | None = None
+    """(2, N_FEATURES) least and greatest value of every input in training; None = not recorded"""
 
 
 def write_policy(path: Path, policy: PolicyFile) -> None:
     """Atomic; the same policy gives the same bytes."""
     buffer = io.BytesIO()
     about = json.dumps(asdict(policy.about), sort_keys=True)
-    np.savez_compressed(buffer, weights=policy.weights.astype(np.float32), about=np.array(about))
+    arrays: dict[str, Any] = {"weights": policy.weights.astype(np.float32), "about": np.array(about)}
+    if policy.ranges is not None:
+        arrays["ranges"] = policy.ranges.astype(np.float32)
+    np.savez_compressed(buffer, **arrays)
     with atomic_write(path, "wb") as file:
         file.write(buffer.getvalue())
 
@@ -75,6 +80,7 @@ def read_policy(path: Path, kind: str = MEAN_FIELD) -> PolicyFile:
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as arrays:
             weights = np.asarray(arrays["weights"], dtype=np.float64)
             raw = json.loads(str(arrays["about"]))
+            ranges = np.asarray(arrays["ranges"], dtype=np.float64) if "ranges" in arrays else None
     except FileNotFoundError:
         raise InputError(f"{path}: no such policy file") from None
     except OSError as error:
@@ -95,7 +101,10 @@ def read_policy(path: Path, kind: str = MEAN_FIELD) -> PolicyFile:
     needed = N_WEIGHTS[about.kind]
     if weights.shape != (needed,) or not np.isfinite(weights).all():
         raise InputError(f"{path}: damaged: {weights.size} weights where {needed} finite ones are needed")
-    return PolicyFile(about, weights[PART[kind]] if about.kind == JOINT and kind != JOINT else weights)
+    if ranges is not None and (ranges.shape != (2, encoding.N_FEATURES) or not (ranges[0] <= ranges[1]).all()):
+        raise InputError(f"{path}: damaged: the ranges of its inputs make no sense")
+    own = weights[PART[kind]] if about.kind == JOINT and kind != JOINT else weights
+    return PolicyFile(about, own, ranges)
 
 
 SHIPPED = Path(__file__).parent / "trained"

@@ -149,30 +149,38 @@ def build_jobs(jobs: GangJobs, cluster: NodeCluster, policy: GangPolicy, predict
         why = f"fits nowhere{others}: it needs {jobs.n_gpus[first]} GPUs{model}; the cluster has {total[first]}"
         raise NoNodesFit(str(jobs.job_id[first]), why)
     known = known_jobs(jobs, policy.selection, predicted_s)
+    return job_arrays(known, models, widest, smallest, policy, np.ascontiguousarray(jobs.run_s, dtype=float))
+
+
+def job_arrays(
+    known: KnownJobs, models: Ints, widest: Ints, smallest: Ints, policy: GangPolicy, run_s: Floats
+) -> JobArrays:
+    """What rules and engine read of jobs that accept these models, whose nodes have so many GPUs at most and least."""
+    n_jobs, n_gpus = known.n_gpus.size, known.n_gpus
     order = np.argsort(policy.selection.keys(known), kind="stable")
-    spec = np.zeros(len(jobs), dtype=JOB_SPEC)
-    spec["n_gpus"] = jobs.n_gpus
+    spec = np.zeros(n_jobs, dtype=JOB_SPEC)
+    spec["n_gpus"] = n_gpus
     spec["models"] = models
-    spec["one_node"] = jobs.n_gpus <= widest
+    spec["one_node"] = n_gpus <= widest
     # Whole nodes of one size leave a rest that is known, or none; of several sizes, or spread, any share may help.
-    rest = np.where(jobs.n_gpus % widest == 0, widest, jobs.n_gpus % widest)
+    rest = np.where(n_gpus % widest == 0, widest, n_gpus % widest)
     several = np.where(smallest == widest, rest, 1)
-    share = np.where(jobs.n_gpus <= widest, jobs.n_gpus, several)
+    share = np.where(n_gpus <= widest, n_gpus, several)
     spec["least_share"] = 1 if policy.allocation.spread else share
     spec["user"] = known.user
-    spec["rank"][order] = np.arange(len(jobs))
-    spec["submit_s"] = jobs.submit_s
-    spec["limit_s"] = jobs.limit_s
+    spec["rank"][order] = np.arange(n_jobs)
+    spec["submit_s"] = known.submit_s
+    spec["limit_s"] = known.limit_s
     spec["predicted_s"] = known.predicted_s
-    ranked = np.zeros(len(jobs), dtype=RANKED)
+    ranked = np.zeros(n_jobs, dtype=RANKED)
     ranked["job"] = order
-    ranked["n_gpus"] = jobs.n_gpus[order]
-    ranked["limit_s"] = jobs.limit_s[order]
-    begins = np.arange(0, len(jobs), 64)
+    ranked["n_gpus"] = n_gpus[order]
+    ranked["limit_s"] = known.limit_s[order]
+    begins = np.arange(0, n_jobs, 64)
     least = np.zeros(begins.size, dtype=RANKED)
     least["n_gpus"] = np.minimum.reduceat(ranked["n_gpus"], begins)
     least["limit_s"] = np.minimum.reduceat(ranked["limit_s"], begins)
-    return JobArrays(spec, ranked, least, np.ascontiguousarray(jobs.run_s, dtype=float))
+    return JobArrays(spec, ranked, least, run_s)
 
 
 def fresh_state(world: World, jobs: JobArrays) -> State:

@@ -30,7 +30,7 @@ from smartmig.policy.view import (
     State,
     World,
 )
-from smartmig.types import SLICE_SIZES, Jobs
+from smartmig.types import SLICE_SIZES, Floats, Ints, Jobs
 
 A100_IDLE_W, A100_FULL_W = 40.0, 248.5
 """what World.card compares with (S3's power curve)"""
@@ -132,26 +132,47 @@ def build_jobs(
     jobs: Jobs, cuts: CutTable, rule: PlacementRule, settings: Settings, reachable: Sequence[int]
 ) -> JobArrays:
     """Run times per slice class; refuses a job that fits no slice of the `reachable` configurations."""
-    n_classes = len(cuts.classes)
-    run_s = np.full((len(jobs), n_classes), np.inf)
+    run_s = class_times(jobs, cuts, settings)
+    offered = offered_classes(cuts, reachable)
+    homeless = np.flatnonzero((class_bits(run_s) & offered) == 0)
+    if homeless.size:
+        first = int(homeless[0])
+        raise NoSliceFits(str(jobs.job_id[first]), _why_homeless(jobs, cuts, first, offered, int(homeless.size)))
+    return job_arrays(jobs, run_s, rule)
+
+
+def class_times(jobs: Jobs, cuts: CutTable, settings: Settings) -> Floats:
+    """(n, n_classes) seconds on a slice of the class; inf = does not fit."""
+    run_s = np.full((len(jobs), len(cuts.classes)), np.inf)
     for index, (model, profile) in enumerate(cuts.classes):
         column = SLICE_SIZES.index(profile.compute)
         speed = cuts.models[model].speed[column] if settings.estimated_speed else 1.0
         run_s[:, index] = np.where(jobs.memory_gb <= profile.memory_gb, jobs.run_s[:, column] / speed, np.inf)
-    fits = np.isfinite(run_s) @ (1 << np.arange(n_classes))
+    return run_s
+
+
+def class_bits(run_s: Floats) -> Ints:
+    """(n,) bit = slice class that fits."""
+    bits: Ints = np.isfinite(run_s) @ (1 << np.arange(run_s.shape[1]))
+    return bits
+
+
+def offered_classes(cuts: CutTable, configs: Sequence[int]) -> int:
+    """Slice classes (bits) of these configurations."""
     offered = 0
-    for index in reachable:
+    for index in configs:
         config = cuts.configs[index]
         for placement in config.variants[0]:
             offered |= 1 << cuts.class_of(config.model, placement.profile)
-    homeless = np.flatnonzero((fits & offered) == 0)
-    if homeless.size:
-        first = int(homeless[0])
-        raise NoSliceFits(str(jobs.job_id[first]), _why_homeless(jobs, cuts, first, offered, int(homeless.size)))
+    return offered
+
+
+def job_arrays(jobs: Jobs, run_s: Floats, rule: PlacementRule) -> JobArrays:
+    """What rules and engine read, for jobs that take so long on each slice class."""
     finite = np.isfinite(jobs.run_s)
     rows = np.arange(len(jobs))
     spec = np.zeros(len(jobs), dtype=JOB_SPEC)
-    spec["fits"] = fits
+    spec["fits"] = class_bits(run_s)
     spec["group"] = rule.groups(jobs.run_s)
     spec["arrive_s"] = jobs.arrive_s
     spec["deadline_s"] = jobs.deadline_s

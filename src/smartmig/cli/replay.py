@@ -1,0 +1,78 @@
+"""`smartmig replay`: a journal decided again."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from smartmig.cli.console import Json, print_json
+from smartmig.cli.live_policy import FALLBACK, PolicyNames, needs, trained_ranges
+from smartmig.cli.options import rule_spec
+from smartmig.errors import InputError, SmartmigError
+from smartmig.sim.gang.world import Backfill
+
+JournalArgument = Annotated[str, typer.Argument(help="SQLite file or postgresql:// URL.")]
+
+
+def replay(
+    journal: JournalArgument,
+    selection: Annotated[str, typer.Option(help="Another rule in place of the recorded one.")] = "",
+    allocation: Annotated[str, typer.Option(help="Likewise.")] = "",
+    backfill: Annotated[Backfill | None, typer.Option(help="Likewise.")] = None,
+    placement: Annotated[str, typer.Option(help="Likewise.")] = "",
+    repartition: Annotated[str, typer.Option(help="Likewise.")] = "",
+    json_output: Json = False,
+) -> None:
+    """Decide about every recorded state again. The recorded policy must give the recorded plans: exit code 1 if not.
+
+    With a rule of one's own, count where it would have decided otherwise.
+    """
+    needs("smartmig replay", "sqlalchemy", "alembic")
+    from smartmig.control.guard import GuardRules
+    from smartmig.control.journal import open_journal
+    from smartmig.control.memory import Memory
+    from smartmig.control.pilot import Pilot
+    from smartmig.control.replay import replay as run
+
+    changed: dict[str, Any] = {
+        name: rule_spec(text, f"--{name}")
+        for name, text in (
+            ("selection", selection),
+            ("allocation", allocation),
+            ("placement", placement),
+            ("repartition", repartition),
+        )
+        if text
+    }
+    if backfill is not None:
+        changed["backfill"] = backfill.value
+
+    def make_pilot(boot: dict[str, Any], memory: Memory) -> Pilot:
+        try:
+            names = PolicyNames(**{**boot["policy"], **changed})
+            rules = GuardRules(**boot["guard"])
+            worlds, seed = boot["worlds"], int(boot["seed"])
+        except (KeyError, TypeError, ValueError):
+            raise InputError(f"{journal}: a session's first record is not one that this version writes") from None
+        policy = names.policy(worlds)
+        # Another policy remembers other things: it begins afresh.
+        begins = Memory() if changed else memory
+        return Pilot(policy, FALLBACK.policy(worlds), rules, seed, begins, trained_ranges(policy))
+
+    report = run(open_journal(journal).records(), make_pilot)
+    if report.n_sessions == 0:
+        raise InputError(f"{journal}: holds no session of a controller")
+    if json_output:
+        print_json(
+            {**asdict(report), "n_different": report.n_different, "policy": "changed" if changed else "recorded"}
+        )
+    else:
+        print(
+            f"{report.n_decisions} decisions in {report.n_sessions} sessions: {report.n_same} the same, "
+            f"{report.n_different} different; starts recorded {report.n_starts_recorded}, now {report.n_starts_now}"
+        )
+    if report.n_different and not changed:
+        at = report.first_difference["record"] if report.first_difference else "?"
+        raise SmartmigError(f"{journal}: the recorded policy gives other plans, first at record {at}")

@@ -1,0 +1,209 @@
+"""`smartmig serve`: the controller, with its API."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import threading
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from smartmig import __version__
+from smartmig.cli.console import log
+from smartmig.cli.live_policy import (
+    FALLBACK,
+    Allocation,
+    BackfillKind,
+    JournalPlace,
+    KillFile,
+    Placement,
+    PolicyNames,
+    Repartition,
+    Selection,
+    journal_place,
+    kill_place,
+    needs,
+    trained_ranges,
+    worlds_of,
+)
+from smartmig.cli.options import rule_spec
+from smartmig.errors import InputError
+from smartmig.ports import Connection
+from smartmig.scenario import adapter as adapter_knobs
+from smartmig.sim.gang.world import Backfill
+
+AdapterName = Annotated[str, typer.Option(help="Cluster: simulated, slurm; with knobs as simulated:nodes=4x8,gpus=.")]
+
+
+def open_adapter(text: str) -> Connection:
+    """`id` or `id:knob=value,...` -> an opened cluster."""
+    knobs = adapter_knobs(_without_nulls(rule_spec(text, "--adapter")), "--adapter")
+    connection: Connection = knobs.open()
+    return connection
+
+
+def _without_nulls(spec: Any) -> Any:
+    """`gpus=` means no GPUs; YAML reads nothing as null."""
+    return spec if isinstance(spec, str) else {knob: "" if v is None else v for knob, v in spec.items()}
+
+
+def serve(
+    adapter: AdapterName = "simulated",
+    mode: Annotated[str, typer.Option(help="observe, shadow or act.")] = "shadow",
+    selection: Selection = "fcfs",
+    allocation: Allocation = "best-fit",
+    backfill: BackfillKind = Backfill.easy,
+    placement: Placement = "shortest-work",
+    repartition: Repartition = "static",
+    journal: JournalPlace = "",
+    kill_file: KillFile = "",
+    host: Annotated[
+        str, typer.Option(help="Address of the API; others than loopback reach the network.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the API; 0: any free one.")] = 8750,
+    api: Annotated[bool, typer.Option("--api/--no-api", help="Serve the API.")] = True,
+    period: Annotated[float, typer.Option(min=0.01, help="Seconds between two looks when nothing happens.")] = 10.0,
+    max_wait: Annotated[float, typer.Option(min=1, help="Guard: seconds after which a waiting job goes first.")] = 7
+    * 86_400.0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the policy's own draws.")] = 0,
+    turns: Annotated[int, typer.Option(min=0, help="Stop after so many turns of the loop; 0: never.")] = 0,
+) -> None:
+    """Run the controller: watch a cluster, decide, and in mode act carry it out. Logs JSON lines to stderr."""
+    needs("smartmig serve", "sqlalchemy", "alembic", *(("fastapi", "uvicorn", "prometheus_client") if api else ()))
+    from smartmig.control.guard import GuardRules
+    from smartmig.control.journal import Journal
+    from smartmig.control.logs import JsonLog
+    from smartmig.control.loop import Loop, LoopSettings
+    from smartmig.control.memory import Memory
+    from smartmig.control.pilot import Pilot
+    from smartmig.control.switch import Mode
+    from smartmig.control.wire import memory_from_json
+
+    if mode not in [one.value for one in Mode]:
+        raise InputError(f"--mode: got '{mode}', allowed are {', '.join(Mode)}")
+    names = PolicyNames.parse(selection, allocation, backfill, placement, repartition)
+    connection = open_adapter(adapter)
+    settings = LoopSettings(mode=Mode(mode), period_s=period)
+    worlds = worlds_of(connection.source.observe(settings.observe_timeout_s))
+    policy, fallback = names.policy(worlds), FALLBACK.policy(worlds)
+    rules = GuardRules(max_wait_s=max_wait)
+    ranges = trained_ranges(policy)
+    book = Journal(journal_place(journal))
+    try:
+        kept = book.reader.last("memory")
+        # A simulated cluster begins anew every time, and so does what is remembered of it.
+        memory = Memory() if kept is None or adapter.startswith("simulated") else memory_from_json(kept.body)
+        pilot = Pilot(policy, fallback, rules, seed, memory, ranges)
+        about: dict[str, Any] = {
+            "version": __version__,
+            "adapter": adapter,
+            "mode": mode,
+            "policy": asdict(names),
+            "worlds": list(worlds),
+            "seed": seed,
+            "guard": asdict(rules),
+        }
+        loop = Loop(connection, pilot, book, settings, about, kill_place(kill_file))
+        record = JsonLog(sys.stderr)
+        loop.listener = record.hear
+        record.say("info", "ready", adapter=adapter, mode=mode, journal=book.engine.url.render_as_string(True))
+        if api:
+            _serve_api(loop, policy, fallback, seed, host, port, record, turns)
+        else:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, lambda *_: loop.stop())
+            _turn(loop, turns)
+        record.say("info", "stopped", decisions=loop.counts.decisions, starts=loop.counts.starts)
+    finally:
+        book.close()
+        connection.source.close()
+        connection.actuator.close()
+
+
+def _turn(loop: Any, turns: int) -> None:
+    if turns == 0:
+        loop.run()
+        return
+    stop_at = loop.counts.observations + turns
+    hear = loop.listener
+
+    def count(event: str, body: dict[str, Any]) -> None:
+        hear(event, body)
+        if loop.counts.observations >= stop_at:
+            loop.stop()
+
+    loop.listener = count
+    loop.run()
+
+
+def _serve_api(loop: Any, policy: Any, fallback: Any, seed: int, host: str, port: int, record: Any, turns: int) -> None:
+    import uvicorn
+
+    from smartmig.control.tokens import Role, add_token, list_tokens
+    from smartmig.web.app import Server, create_app
+
+    engine = loop.journal.engine
+    if not list_tokens(engine):
+        log(f"first token, shown once: {add_token(engine, 'admin', Role.operator)}")
+    if host not in ("127.0.0.1", "::1", "localhost"):
+        record.say("warning", "the API listens beyond this machine; put TLS in front of it", host=host)
+    web = Server(loop, policy, fallback, seed)
+
+    def hear(event: str, body: dict[str, Any]) -> None:
+        record.hear(event, body)
+        web.hear(event, body)
+
+    loop.listener = hear
+    server: uvicorn.Server
+    app = create_app(web, ends=lambda: server.should_exit)
+    server = uvicorn.Server(uvicorn.Config(app, host=host, port=port, log_level="warning", access_log=False))
+    failed: list[BaseException] = []
+
+    def turn() -> None:
+        try:
+            _turn(loop, turns)
+        except BaseException as error:
+            failed.append(error)
+            raise
+        finally:
+            server.should_exit = True
+
+    def end(*_: Any) -> None:
+        server.should_exit = True
+        loop.stop()
+
+    # uvicorn's own handlers end the process with the signal, before the loop has let go.
+    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign, assignment]
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    thread = threading.Thread(target=turn, name="loop")
+    thread.start()
+    try:
+        _listen(server, host, record)
+    finally:
+        loop.stop()
+        thread.join()
+    if failed:
+        raise failed[0]
+
+
+def _listen(server: Any, host: str, record: Any) -> None:
+    """Run the server; say where it listens as soon as it does."""
+
+    def tell() -> None:
+        import time
+
+        while not server.started and not server.should_exit:
+            time.sleep(0.02)
+        if server.started:
+            port = server.servers[0].sockets[0].getsockname()[1]
+            record.say("info", "listening", url=f"http://{host}:{port}")
+
+    threading.Thread(target=tell, daemon=True).start()
+    try:
+        server.run()
+    except SystemExit:
+        raise InputError(f"--host, --port: cannot listen on {host}:{server.config.port}; is it in use?") from None

@@ -1,0 +1,377 @@
+"""Refuses what is not safe to do, whoever wants it, and says why. The last stop before the cluster.
+
+A plan passes action by action; what is refused is left out, the rest goes on. Two things cost the whole plan, and a
+plain rule decides instead: an input unlike anything the policy was trained on, and a job that waits beyond the limit
+while younger ones are started.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from smartmig.errors import SmartmigError
+from smartmig.hardware.layouts import check_layout
+from smartmig.hardware.model import gpu_model
+from smartmig.types import (
+    SLICE_SIZES,
+    Action,
+    ClusterState,
+    Floats,
+    JobKey,
+    JobRequest,
+    Layout,
+    MigGpu,
+    NodeInfo,
+    NodeState,
+    Placement,
+    Plan,
+    Repartition,
+    RunningJob,
+    Share,
+    Start,
+    Stop,
+)
+
+HOUR_S = 3600.0
+
+
+@dataclass(frozen=True)
+class GuardRules:
+    """How much is allowed."""
+
+    max_wait_s: float = 7 * 86_400.0
+    """a job that waited longer goes before every younger one it competes with"""
+    max_cuts_per_card_h: int = 12
+    """cuts of one card within an hour"""
+    flap_s: float = 120.0
+    """a card does not go back to the cut it had less than this ago"""
+    max_attempts_h: int = 5
+    """starts of one job within an hour, in case it keeps falling back into the queue"""
+    max_stops_h: int = 0
+    """running jobs sent back into the queue within an hour"""
+    max_starts: int = 1000
+    """starts in one plan"""
+    drift_margin: float = 0.5
+    """how far beyond the range of its training an input may lie, in parts of that range"""
+
+
+@dataclass(frozen=True)
+class GuardMemory:
+    """What was allowed of late."""
+
+    cuts: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """times, by card"""
+    left: Mapping[str, tuple[float, Layout]] = field(default_factory=dict)
+    """the cut a card had before its last change, and when it lost it"""
+    attempts: Mapping[JobKey, tuple[float, ...]] = field(default_factory=dict)
+    stops: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Refusal:
+    action: Action | None
+    """None: the plan as a whole"""
+    why: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    plan: Plan
+    """what may be done"""
+    refused: tuple[Refusal, ...] = ()
+    fallback: str = ""
+    """why a plain rule must decide instead; empty = no need"""
+
+
+Ranges = tuple[Floats, Floats]
+"""Least and greatest value of every input during training."""
+
+
+def drift(features: Floats | None, ranges: Ranges | None, margin: float) -> str:
+    """Why a learned policy should not decide about this input; empty when it may."""
+    if features is None:
+        return ""
+    if not np.isfinite(features).all():
+        return "the policy's input is not finite"
+    if ranges is None:
+        return ""
+    low, high = ranges
+    # Inputs that never moved in training still get some room: rounding, one job more.
+    room = margin * (high - low) + 0.1
+    outside = np.flatnonzero((features < low - room) | (features > high + room))
+    if not outside.size:
+        return ""
+    worst = int(outside[np.argmax(np.abs(features[outside] - np.clip(features[outside], low[outside], high[outside])))])
+    return (
+        f"{outside.size} of {features.size} inputs lie outside what the policy was trained on; input {worst} is "
+        f"{features[worst]:.3g}, trained on {low[worst]:.3g} to {high[worst]:.3g}"
+    )
+
+
+def check(
+    plan: Plan,
+    state: ClusterState,
+    memory: GuardMemory,
+    rules: GuardRules,
+    features: Floats | None = None,
+    ranges: Ranges | None = None,
+) -> Verdict:
+    """What of the plan may be done. Pure; `allowed` says what to remember of it."""
+    drifted = drift(features, ranges, rules.drift_margin)
+    if drifted:
+        return Verdict((), (Refusal(None, drifted),), drifted)
+    if not plan:
+        return Verdict(())
+    world = _Room(state, {action.key for action in plan if isinstance(action, Start)})
+    starving = _starving(plan, state, rules)
+    passed: list[Action] = []
+    refused: list[Refusal] = []
+    n_starts = 0
+    for action in _ordered(plan):
+        if isinstance(action, Stop):
+            why = world.why_not_stop(action) or _too_many_stops(state, memory, rules, passed)
+        elif isinstance(action, Repartition):
+            why = world.why_not_cut(action) or _flaps(action, state, memory, rules)
+        else:
+            n_starts += 1
+            why = world.why_not_start(action) or _too_often(action, state, memory, rules)
+            if not why and n_starts > rules.max_starts:
+                why = f"more than {rules.max_starts} starts in one plan"
+            if not why and starving is not None and action.key != starving.key:
+                request = world.queued[action.key]
+                if request.key.submit_s > starving.key.submit_s and (request.n_gpus > 0) == (starving.n_gpus > 0):
+                    why = f"job {starving.key.job_id} has waited longer than {rules.max_wait_s:g} s and goes first"
+        if why:
+            refused.append(Refusal(action, why))
+            continue
+        world.do(action)
+        passed.append(action)
+    starved = next((one.why for one in refused if "goes first" in one.why), "")
+    return Verdict(tuple(passed), tuple(refused), starved)
+
+
+def allowed(memory: GuardMemory, plan: Plan, state: ClusterState) -> GuardMemory:
+    """The memory after the plan was handed to the cluster."""
+    if not plan:
+        return memory
+    now_s = state.time_s
+    cuts, left, attempts = dict(memory.cuts), dict(memory.left), dict(memory.attempts)
+    stops = list(_recent(memory.stops, now_s))
+    for action in plan:
+        if isinstance(action, Repartition):
+            card = f"{action.node}/{action.gpu}"
+            cuts[card] = (*_recent(cuts.get(card, ()), now_s), now_s)
+            left[card] = (now_s, _layout_of(state, action.node, action.gpu))
+        elif isinstance(action, Start):
+            attempts[action.key] = (*_recent(attempts.get(action.key, ()), now_s), now_s)
+        else:
+            stops.append(now_s)
+    if len(attempts) > 4096:
+        attempts = {key: times for key, times in attempts.items() if _recent(times, now_s)}
+    return GuardMemory(cuts, left, attempts, tuple(stops))
+
+
+def _ordered(plan: Plan) -> list[Action]:
+    order = {Stop: 0, Repartition: 1, Start: 2}
+    return sorted(plan, key=lambda action: order[type(action)])
+
+
+def _recent(times: tuple[float, ...], now_s: float) -> tuple[float, ...]:
+    return tuple(time_s for time_s in times if time_s > now_s - HOUR_S)
+
+
+def _layout_of(state: ClusterState, node: str, gpu: int) -> Layout:
+    card = next(one for one in state.nodes if one.name == node).gpus[gpu]
+    return tuple(Placement(one.start, one.profile) for one in card.instances)
+
+
+def _too_many_stops(state: ClusterState, memory: GuardMemory, rules: GuardRules, passed: list[Action]) -> str:
+    so_far = len(_recent(memory.stops, state.time_s)) + sum(isinstance(one, Stop) for one in passed)
+    return (
+        f"{so_far} jobs were stopped within the hour; allowed are {rules.max_stops_h}"
+        if (so_far >= rules.max_stops_h)
+        else ""
+    )
+
+
+def _too_often(action: Start, state: ClusterState, memory: GuardMemory, rules: GuardRules) -> str:
+    n = len(_recent(memory.attempts.get(action.key, ()), state.time_s))
+    return f"job {action.key.job_id} was started {n} times within the hour" if n >= rules.max_attempts_h else ""
+
+
+def _flaps(action: Repartition, state: ClusterState, memory: GuardMemory, rules: GuardRules) -> str:
+    card = f"{action.node}/{action.gpu}"
+    n = len(_recent(memory.cuts.get(card, ()), state.time_s))
+    if n >= rules.max_cuts_per_card_h:
+        return f"card {card} was cut {n} times within the hour; allowed are {rules.max_cuts_per_card_h}"
+    lost_s, layout = memory.left.get(card, (-math.inf, ()))
+    if state.time_s - lost_s < rules.flap_s and layout == action.layout:
+        return f"card {card} would go back to the cut it had {state.time_s - lost_s:.0f} s ago"
+    return ""
+
+
+def _starving(plan: Plan, state: ClusterState, rules: GuardRules) -> JobRequest | None:
+    """The oldest job that has waited too long, could run if the cluster were empty, and is not started now."""
+    started = {action.key for action in plan if isinstance(action, Start)}
+    for request in state.queued:
+        if state.time_s - request.key.submit_s <= rules.max_wait_s:
+            break  # the queue stands by submission
+        if request.key in started:
+            continue
+        up = [node for node in state.nodes if node.state is NodeState.up and _may_use(request, node)]
+        if request.n_gpus == 0:
+            could = any(node.gpus for node in up)
+        else:
+            could = sum(node.n_gpus for node in up) >= request.n_gpus
+        if could:
+            return request
+    return None
+
+
+def _may_use(request: JobRequest, node: NodeInfo) -> bool:
+    wanted = {one.strip().lower() for one in request.gpu_model.split("|")} - {""}
+    if request.nodes and node.name not in request.nodes:
+        return False
+    models = {node.gpu_model.lower()} if request.n_gpus else {gpu.model for gpu in node.gpus}
+    return not wanted or "" in models or bool(models & wanted)
+
+
+def _find(state: ClusterState, keys: set[JobKey]) -> dict[JobKey, JobRequest]:
+    """The queued jobs with these keys; most stand near the front, so looking stops with the last."""
+    found: dict[JobKey, JobRequest] = {}
+    for request in state.queued:
+        if len(found) == len(keys):
+            break
+        if request.key in keys:
+            found[request.key] = request
+    return found
+
+
+class _Room:
+    """What is free, counted down as actions pass."""
+
+    def __init__(self, state: ClusterState, started: set[JobKey]) -> None:
+        self.state = state
+        self.node_of = {node.name: node for node in state.nodes}
+        self.queued = _find(state, started)
+        self.running = {job.request.key: job for job in state.running}
+        held: dict[str, int] = {}
+        self.busy: set[tuple[str, int, int]] = set()
+        self.held_by: dict[tuple[str, str], int] = {}
+        for job in state.running:
+            self._count(job.request, 1)
+            for share in job.shares:
+                held[share.node] = held.get(share.node, 0) + share.n_gpus
+                if share.n_gpus == 0:
+                    self.busy.add((share.node, share.gpu, share.start))
+        for node in state.nodes:
+            for gpu, card in enumerate(node.gpus):
+                self.busy |= {(node.name, gpu, start) for start in card.busy_by_others}
+        self.free = {node.name: min(node.n_free, node.n_gpus - held.get(node.name, 0)) for node in state.nodes}
+        self.cut: dict[tuple[str, int], Layout] = {}
+
+    def _count(self, request: JobRequest, sign: int) -> None:
+        for at in ((request.user, ""), ("", request.group), (request.user, request.group)):
+            self.held_by[at] = self.held_by.get(at, 0) + sign * max(1, request.n_gpus)
+
+    def _card(self, node: str, gpu: int) -> MigGpu | None:
+        known = self.node_of.get(node)
+        return known.gpus[gpu] if known is not None and 0 <= gpu < len(known.gpus) else None
+
+    def why_not_stop(self, action: Stop) -> str:
+        job = self.running.get(action.key)
+        if job is None:
+            return f"job {action.key.job_id} does not run"
+        return "" if job.managed else f"job {action.key.job_id} is not ours to stop"
+
+    def why_not_cut(self, action: Repartition) -> str:
+        card = self._card(action.node, action.gpu)
+        where = f"{action.node}/{action.gpu}"
+        if card is None:
+            return f"there is no card {where}"
+        if (action.node, action.gpu) in self.cut:
+            return f"card {where} is cut twice in one plan"
+        try:
+            check_layout(gpu_model(card.model), action.layout, where)
+        except SmartmigError as error:
+            return str(error)
+        kept = set(action.layout)
+        for one in card.instances:
+            if (action.node, action.gpu, one.start) in self.busy and Placement(one.start, one.profile) not in kept:
+                return f"{one.profile} at memory slice {one.start} of {where} is busy"
+        return ""
+
+    def why_not_start(self, action: Start) -> str:
+        job = action.key.job_id
+        if action.key in self.running:
+            return f"job {job} already runs"
+        request = self.queued.get(action.key)
+        if request is None:
+            return f"job {job} is not in the queue, or stands twice in the plan"
+        if not action.shares or sum(share.n_gpus for share in action.shares) != request.n_gpus:
+            return f"job {job} asks for {request.n_gpus} whole GPUs and would get another number"
+        if len({(share.node, share.gpu, share.start) for share in action.shares}) < len(action.shares):
+            return f"job {job} would get the same share twice"
+        for share in action.shares:
+            why = self._why_not_share(request, share)
+            if why:
+                return f"job {job}: {why}"
+        for limit in self.state.limits:
+            mine = limit.user in ("", request.user) and limit.group in ("", request.group)
+            held = self.held_by.get((limit.user, limit.group), 0)
+            if mine and held + max(1, request.n_gpus) > limit.max_gpus:
+                return f"job {job}: {limit.user or limit.group} may hold {limit.max_gpus} GPUs and has {held}"
+        return ""
+
+    def _why_not_share(self, request: JobRequest, share: Share) -> str:
+        node = self.node_of.get(share.node)
+        if node is None:
+            return f"there is no node {share.node}"
+        if node.state is not NodeState.up:
+            return f"node {share.node} is {node.state.value}"
+        if not _may_use(request, node):
+            return f"node {share.node} is not one it may use"
+        for reservation in self.state.reservations:
+            if share.node in reservation.nodes and request.user not in reservation.users:
+                ends_s = self.state.time_s + request.limit_s
+                if self.state.time_s < reservation.to_s and ends_s > reservation.from_s:
+                    return f"node {share.node} is reserved ({reservation.name})"
+        if share.n_gpus > 0:
+            free = self.free[share.node]
+            return f"node {share.node} has {free} free GPUs, not {share.n_gpus}" if free < share.n_gpus else ""
+        return self._why_not_instance(request, share)
+
+    def _why_not_instance(self, request: JobRequest, share: Share) -> str:
+        where = f"memory slice {share.start} of {share.node}/{share.gpu}"
+        card = self._card(share.node, share.gpu)
+        one = next((i for i in card.instances if i.start == share.start), None) if card is not None else None
+        if card is None or one is None or not one.usable:
+            return f"there is no instance at {where} that may be used"
+        layout = self.cut.get((share.node, share.gpu))
+        if layout is not None and Placement(one.start, one.profile) not in layout:
+            return f"the instance at {where} is about to be destroyed"
+        if (share.node, share.gpu, share.start) in self.busy:
+            return f"the instance at {where} is taken"
+        profile = gpu_model(card.model).profile(one.profile)
+        run_s = request.run_s[SLICE_SIZES.index(profile.compute)]
+        if math.isinf(run_s) or request.memory_gb > profile.memory_gb:
+            return f"it does not fit {one.profile}"
+        return ""
+
+    def do(self, action: Action) -> None:
+        if isinstance(action, Repartition):
+            self.cut[action.node, action.gpu] = action.layout
+        elif isinstance(action, Stop):
+            job: RunningJob = self.running.pop(action.key)
+            self._count(job.request, -1)
+        else:
+            request = self.queued.pop(action.key)
+            self._count(request, 1)
+            for share in action.shares:
+                self.free[share.node] -= share.n_gpus
+                if share.n_gpus == 0:
+                    self.busy.add((share.node, share.gpu, share.start))

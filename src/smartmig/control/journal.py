@@ -1,0 +1,180 @@
+"""What was seen, decided, done: append-only, in order, complete enough to decide everything again.
+
+Kinds of records, by what their `body` (JSON) holds:
+
+    boot       policy, seed, guard rules and memory that a session begins with
+    state      an observation: whole (`full`), or what changed since the last one of the session (`change`)
+    decision   mode, what the policy wanted, what the guard let pass and why not the rest, which policy it was
+    outcome    what became of a plan handed to the cluster
+    memory     a copy of the policy's memory, now and then, for the next session
+    audit      who changed what by command or API
+    error      what went wrong, in one sentence
+
+Writing never blocks the loop: records wait in memory for a thread that commits whatever has gathered. `sync` waits for
+the disk; the loop's acting half calls it before it touches the cluster, so nothing is done that is not written.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import secrets
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from smartmig.control.store import RECORDS, OnlyWriter, open_store, refusing
+from smartmig.control.wire import changed_state, difference, state_from_json, state_to_json
+from smartmig.errors import AdapterError
+from smartmig.types import ClusterState
+
+FULL_EVERY = 500
+"""A whole state at least once in so many, so that reading need not begin at the beginning."""
+
+
+MOST_LATE = 100_000
+"""Records that wait in memory while the database is away; beyond them the oldest are lost."""
+
+
+@dataclass(frozen=True)
+class Record:
+    seq: int
+    time_s: float
+    session: str
+    kind: str
+    body: dict[str, Any]
+
+
+class Journal:
+    """A journal being written; `JournalReader` is for looking."""
+
+    def __init__(self, place: str) -> None:
+        self.engine = open_store(place)
+        try:
+            self._only = OnlyWriter(self.engine)
+        except AdapterError:
+            self.engine.dispose()
+            raise
+        self.session = secrets.token_hex(8)
+        self.reader = JournalReader(self.engine)
+        self._waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._last: ClusterState | None = None
+        self._since_full = 0
+        self.failed = ""
+        """why nothing can be written; the loop must not act meanwhile"""
+        self._thread = threading.Thread(target=self._write, name="journal", daemon=True)
+        self._thread.start()
+
+    def append(self, kind: str, time_s: float, body: dict[str, Any]) -> None:
+        self._waiting.put((kind, time_s, body))
+
+    def append_state(self, state: ClusterState) -> None:
+        """Only the difference is written when that is shorter."""
+        self._waiting.put(state)
+
+    def sync(self, timeout_s: float) -> None:
+        """Wait until all that was appended is on disk. Raises `AdapterError` when that cannot be."""
+        done = threading.Event()
+        self._waiting.put(done)
+        if not done.wait(timeout_s) or self.failed:
+            raise AdapterError(self.failed or f"the journal was not written within {timeout_s:g} s")
+
+    def close(self) -> None:
+        self._waiting.put(None)
+        self._thread.join(30)
+        self._only.close()
+        self.engine.dispose()
+
+    def _write(self) -> None:
+        late: list[dict[str, Any]] = []
+        going = True
+        while going:
+            items = [self._waiting.get()]
+            while not self._waiting.empty() and len(items) < 1000:
+                items.append(self._waiting.get())
+            going = None not in items
+            late += [row for row in map(self._row, items) if row is not None]
+            try:
+                if late:
+                    with refusing(self.engine.url), self.engine.begin() as connection:
+                        connection.execute(RECORDS.insert(), late)
+                late, self.failed = [], ""
+            except AdapterError as error:
+                # Tried again with whatever comes next: a server may come back.
+                self.failed = str(error)
+                del late[:-MOST_LATE]
+            for item in items:
+                if isinstance(item, threading.Event):
+                    item.set()
+
+    def _row(self, item: Any) -> dict[str, Any] | None:
+        if item is None or isinstance(item, threading.Event):
+            return None
+        if isinstance(item, ClusterState):
+            kind, time_s, body = "state", item.time_s, self._state_body(item)
+        else:
+            kind, time_s, body = item
+        try:
+            text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        except (TypeError, ValueError) as error:
+            # Better a record that says so than a journal that stops.
+            kind, text = "error", json.dumps({"what": f"a record of kind {kind} cannot be written: {error}"})
+        return {"time_s": time_s, "session": self.session, "kind": kind, "body": text}
+
+    def _state_body(self, state: ClusterState) -> dict[str, Any]:
+        change = None
+        if self._last is not None and self._since_full < FULL_EVERY:
+            change = difference(self._last, state)
+        self._last = state
+        self._since_full = 0 if change is None else self._since_full + 1
+        return {"full": state_to_json(state)} if change is None else {"change": change}
+
+
+class JournalReader:
+    """Reads a journal, also while it is being written."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self.engine = engine
+
+    def records(
+        self, after: int = 0, kinds: tuple[str, ...] = (), limit: int | None = None, newest: bool = False
+    ) -> Iterator[Record]:
+        """In order, or the newest first."""
+        query = sa.select(RECORDS).where(RECORDS.c.seq > after)
+        if kinds:
+            query = query.where(RECORDS.c.kind.in_(kinds))
+        query = query.order_by(RECORDS.c.seq.desc() if newest else RECORDS.c.seq)
+        if limit is not None:
+            query = query.limit(limit)
+        with refusing(self.engine.url), self.engine.connect() as connection:
+            for row in connection.execution_options(yield_per=500).execute(query):
+                yield Record(row.seq, row.time_s, row.session, row.kind, json.loads(row.body))
+
+    def last(self, kind: str) -> Record | None:
+        return next(self.records(kinds=(kind,), limit=1, newest=True), None)
+
+
+class States:
+    """Whole states from a journal's records, one after another."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, ClusterState] = {}
+
+    def read(self, record: Record) -> ClusterState:
+        """The state of a `state` record; those before it in its session must have been read, from a whole one on."""
+        if "full" in record.body:
+            state = state_from_json(record.body["full"], f"journal record {record.seq}")
+        elif record.session in self._last:
+            state = changed_state(self._last[record.session], record.body["change"])
+        else:
+            raise AdapterError(f"journal record {record.seq}: the whole state it builds on is missing")
+        self._last = {record.session: state}
+        return state
+
+
+def open_journal(place: str) -> JournalReader:
+    """An existing journal, for reading."""
+    return JournalReader(open_store(place, create=False))

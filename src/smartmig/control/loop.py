@@ -1,0 +1,334 @@
+"""The wheel: wait -> observe -> decide -> guard -> apply -> journal, for ever.
+
+One thread turns it. Deciding reads no file and asks no network; acting happens on a second thread, which first waits
+for the journal to be on disk; what is asked for and not yet seen is kept in mind (`in_flight.py`). The kill switch has
+a third thread, so that a cluster which does not answer cannot delay it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from smartmig.control import in_flight
+from smartmig.control.books import Books, begun_jobs
+from smartmig.control.journal import Journal
+from smartmig.control.pilot import Judged, Pilot, decision_body
+from smartmig.control.switch import Mode, throw_switch
+from smartmig.control.wire import memory_to_json, outcome_to_json
+from smartmig.errors import AdapterError
+from smartmig.ports import Connection
+from smartmig.types import ClusterState, Outcome, Plan, Start
+
+
+@dataclass(frozen=True)
+class LoopSettings:
+    """How the wheel turns."""
+
+    mode: Mode = Mode.shadow
+    period_s: float = 10.0
+    """look at least this often, in seconds of the cluster"""
+    observe_timeout_s: float = 10.0
+    apply_timeout_s: float = 30.0
+    settle_s: float = 1.0
+    """how long a turn waits for its plan to be carried out; it goes on without"""
+    in_flight_s: float = 60.0
+    """an accepted start that is not seen for so long counts as lost, and the job as queued"""
+    max_failures: int = 10
+    """after so many failed turns on end the cluster gets its scheduling back"""
+    chunk: int = 64
+    """actions handed over at a time; the kill switch comes in between"""
+    memory_every: int = 200
+    """decisions between two copies of the policy's memory in the journal"""
+
+
+@dataclass
+class Counts:
+    """For metrics; only ever up."""
+
+    observations: int = 0
+    decisions: int = 0
+    starts: int = 0
+    cuts: int = 0
+    stops: int = 0
+    refused: int = 0
+    failed: int = 0
+    lost: int = 0
+    fallbacks: int = 0
+    errors: int = 0
+    kills: int = 0
+    decision_s: deque[float] = field(default_factory=lambda: deque(maxlen=10_000))
+    apply_s: deque[float] = field(default_factory=lambda: deque(maxlen=10_000))
+
+
+@dataclass(frozen=True, eq=False)
+class Turn:
+    """The newest decision, for those who look."""
+
+    number: int
+    state: ClusterState
+    judged: Judged
+    mode: Mode
+    took_s: float
+    acted: bool
+
+
+Listener = Callable[[str, dict[str, Any]], None]
+"""(event, body): hears what happens, on the loop's thread; must not block"""
+
+
+def nobody(event: str, body: dict[str, Any]) -> None:
+    del event, body
+
+
+class Loop:
+    """`run` turns the wheel until `stop`; everything else may be called from any thread."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        pilot: Pilot,
+        journal: Journal,
+        settings: LoopSettings,
+        about: dict[str, Any],
+        kill_file: Path | None = None,
+        listener: Listener = nobody,
+    ) -> None:
+        self.source, self.actuator, self.clock = connection
+        self.pilot, self.journal, self.settings = pilot, journal, settings
+        self.kill_file, self.listener = kill_file, listener
+        self.books, self.counts = Books(), Counts()
+        self.mode = settings.mode
+        self.paused = self.killed = self.in_charge = False
+        self.trouble = ""
+        """why the last turn failed; empty = it did not"""
+        self.looked_s = time.monotonic()
+        """when the cluster last answered, by this machine's steady clock"""
+        self.seen: ClusterState | None = None
+        """the newest observation"""
+        self.turn: Turn | None = None
+        self.refusals: deque[dict[str, Any]] = deque(maxlen=200)
+        self._failures = 0
+        self._pending = in_flight.Pending()
+        self._handed: dict[int, ClusterState] = {}
+        self._outcomes: deque[tuple[int, tuple[Outcome, ...]]] = deque()
+        self._wake_s = float("inf")
+        self._acting = threading.Lock()
+        self._switching = threading.RLock()
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="act")
+        self._stop = threading.Event()
+        self.journal.append("boot", self.clock.now_s(), {**about, "memory": memory_to_json(pilot.memory)})
+
+    def run(self) -> None:
+        """Until `stop`; leaves the cluster to itself at the end."""
+        watch = threading.Thread(target=self._watch, name="kill-switch", daemon=True)
+        watch.start()
+        try:
+            while not self._stop.is_set():
+                self.step()
+                patience_s = min(self.settings.period_s, max(0.0, self._wake_s - self.clock.now_s()))
+                if not self._stop.is_set():
+                    self.source.wait(patience_s)
+        finally:
+            self._stop.set()
+            self._pool.shutdown(wait=True)
+            self._leave("smartmig stops")
+            self.journal.append("memory", self.clock.now_s(), memory_to_json(self.pilot.memory))
+            watch.join(5)
+
+    def stop(self) -> None:
+        self._stop.set()
+        self.source.close()
+
+    @property
+    def stopping(self) -> bool:
+        return self._stop.is_set()
+
+    def step(self) -> Turn | None:
+        """One turn of the wheel; None when the cluster did not answer."""
+        self._take_outcomes()
+        self._watch_file()
+        try:
+            self._take_charge()
+            seen = self.source.observe(self.settings.observe_timeout_s)
+        except AdapterError as error:
+            self._failed(str(error))
+            return None
+        self.counts.observations += 1
+        self.looked_s = time.monotonic()
+        self.books.look(seen)
+        self._pending, lost = in_flight.still(self._pending, seen, self.settings.in_flight_s)
+        for key in lost:
+            self.counts.lost += 1
+            self._say("error", {"what": f"job {key.job_id} was released and did not start", "key": list(key)})
+        state = in_flight.overlaid(seen, self._pending)
+        self.seen = state
+        self.journal.append_state(state)
+        if self.mode is Mode.observe or self.paused:
+            self._recovered()
+            self.listener("state", {"time_s": state.time_s})
+            return None
+        return self._decide(state)
+
+    def _decide(self, state: ClusterState) -> Turn:
+        began_s = time.perf_counter()
+        judged = self.pilot.decide(state)
+        took_s = time.perf_counter() - began_s
+        self._wake_s = judged.wake_s
+        counts = self.counts
+        counts.decisions += 1
+        counts.decision_s.append(took_s)
+        counts.refused += len(judged.refused)
+        counts.fallbacks += bool(judged.fallback)
+        acts = self.mode is Mode.act and self.in_charge and not self.killed and bool(judged.plan)
+        number = counts.decisions
+        body = decision_body(judged, self.mode, number, took_s, acts)
+        if judged.wanted or judged.plan or judged.refused:
+            self.journal.append("decision", state.time_s, body)
+        else:
+            self.journal.append("decision", state.time_s, {"n": number, "mode": self.mode.value, "plan": []})
+        self.refusals.extend({"time_s": state.time_s, **one} for one in body["refused"])
+        if counts.decisions % self.settings.memory_every == 0:
+            self.journal.append("memory", state.time_s, memory_to_json(self.pilot.memory))
+        if acts:
+            self.pilot.handed_over(state, judged.plan)
+            self._pending = in_flight.handed_over(self._pending, judged.plan, state.time_s)
+            self._handed[number] = state
+            future: Future[None] = self._pool.submit(self._act, number, judged.plan)
+            wait([future], self.settings.settle_s)
+        self._recovered()
+        self.turn = Turn(number, state, judged, self.mode, took_s, acts)
+        self.listener("decision", body)
+        return self.turn
+
+    def _act(self, number: int, plan: Plan) -> None:
+        """On the acting thread: write first, then do."""
+        outcomes: list[Outcome] = []
+        try:
+            self.journal.sync(self.settings.apply_timeout_s)
+        except AdapterError as error:
+            self._outcomes.append((number, tuple(Outcome(action, False, str(error)) for action in plan)))
+            return
+        for at in range(0, len(plan), self.settings.chunk):
+            part = plan[at : at + self.settings.chunk]
+            with self._acting:
+                if self.killed or self._stop.is_set():
+                    outcomes += [Outcome(action, False, "the kill switch is on") for action in part]
+                    continue
+                began_s = time.perf_counter()
+                try:
+                    outcomes += self.actuator.apply(part, self.settings.apply_timeout_s)
+                except AdapterError as error:
+                    outcomes += [Outcome(action, False, str(error)) for action in part]
+                self.counts.apply_s.append((time.perf_counter() - began_s) / len(part))
+        self._outcomes.append((number, tuple(outcomes)))
+
+    def _take_outcomes(self) -> None:
+        """What the acting thread has finished, in order."""
+        while self._outcomes:
+            number, outcomes = self._outcomes.popleft()
+            state = self._handed.pop(number)
+            done = [outcome.action for outcome in outcomes if outcome.done]
+            started = [action.key for action in done if isinstance(action, Start)]
+            self.counts.starts += len(started)
+            self.counts.cuts += sum(hasattr(action, "layout") for action in done)
+            self.counts.failed += len(outcomes) - len(done)
+            self._pending = in_flight.refused(self._pending, outcomes)
+            self.pilot.carried_out(state, started)
+            self.books.began(begun_jobs(state, done))
+            self._say("outcome", {"n": number, "outcomes": [outcome_to_json(one) for one in outcomes]})
+
+    def change_mode(self, mode: Mode, who: str) -> None:
+        """Takes effect with the next turn; leaving `act` gives the cluster back at once."""
+        self.audit(who, "mode", {"from": self.mode.value, "to": mode.value})
+        self.mode = mode
+        if mode is not Mode.act:
+            self._leave(f"mode {mode.value}")
+
+    def pause(self, paused: bool, who: str) -> None:
+        """Paused: look, but decide nothing; held jobs stay held."""
+        self.audit(who, "pause" if paused else "resume", {})
+        self.paused = paused
+
+    def kill(self, why: str) -> int:
+        """The cluster's own scheduling, at once, until the kill file is taken away. Returns how many were released."""
+        with self._switching:
+            if self.killed:
+                return 0
+            self.killed = True
+            self.counts.kills += 1
+            if self.kill_file is not None:
+                throw_switch(self.kill_file, why)
+        self._say("audit", {"who": "kill switch", "what": "kill", "why": why})
+        return self._leave(why, always=True)
+
+    def revive(self, why: str) -> None:
+        """Undo `kill`; in mode `act` the next turn takes over again."""
+        with self._switching:
+            if self.kill_file is not None:
+                self.kill_file.unlink(missing_ok=True)
+            if not self.killed:
+                return
+            self.killed = False
+            self._failures = 0
+        self._say("audit", {"who": "kill switch", "what": "resume", "why": why})
+
+    def audit(self, who: str, what: str, detail: dict[str, Any]) -> None:
+        self._say("audit", {"who": who, "what": what, **detail})
+
+    def _say(self, kind: str, body: dict[str, Any]) -> None:
+        self.journal.append(kind, self.clock.now_s(), body)
+        self.listener(kind, body)
+
+    def _take_charge(self) -> None:
+        if self.mode is Mode.act and not self.killed and not self.in_charge:
+            with self._acting:
+                held = self.actuator.take_over(self.settings.apply_timeout_s)
+                self.in_charge = True
+            self._say("audit", {"who": "loop", "what": "take over", "held": held})
+
+    def _leave(self, why: str, always: bool = False) -> int:
+        with self._acting:
+            if not self.in_charge and not always:
+                return 0
+            self.in_charge = False
+            try:
+                released = self.actuator.let_go(self.settings.apply_timeout_s)
+            except AdapterError as error:
+                self._say("error", {"what": f"could not let go: {error}"})
+                return 0
+        self._say("audit", {"who": "loop", "what": "let go", "why": why, "released": released})
+        return released
+
+    def _failed(self, why: str) -> None:
+        self.trouble = why
+        self.counts.errors += 1
+        self._failures += 1
+        self._say("error", {"what": why, "on_end": self._failures})
+        if self._failures == self.settings.max_failures and self.in_charge:
+            self.kill(f"{self._failures} failed turns on end: {why}")
+        # A cluster that is away is asked less and less often.
+        self._stop.wait(min(5.0, 0.1 * 2**self._failures))
+
+    def _recovered(self) -> None:
+        self._failures = 0
+        self.trouble = self.journal.failed
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.1):
+            self._watch_file()
+
+    def _watch_file(self) -> None:
+        if self.kill_file is None:
+            return
+        there = self.kill_file.exists()
+        if there and not self.killed:
+            self.kill(f"kill file {self.kill_file}")
+        elif not there and self.killed:
+            self.revive("the kill file is gone")

@@ -1,0 +1,144 @@
+"""MIG cards of a live cluster as the engine counts them, and the next step from one cut to another."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smartmig.hardware.cuts import CutTable, cut_table
+from smartmig.hardware.layouts import can_add, configurations, multiset
+from smartmig.hardware.model import GpuModel, gpu_model
+from smartmig.policy.view import World
+from smartmig.sim.mig.world import Settings, build_world, offered_classes
+from smartmig.types import SLICE_SIZES, ClusterState, Floats, Instance, JobRequest, Layout, NodeState, Placement
+
+if TYPE_CHECKING:
+    from smartmig.control.mig import MigPolicy
+
+
+@dataclass(frozen=True)
+class Card:
+    """One card of a node that is up."""
+
+    node: str
+    gpu: int
+    model: GpuModel
+    instances: tuple[Instance, ...]
+    goal: Layout
+    """what it is being cut to; its present layout when nothing is wanted"""
+    busy: frozenset[int]
+    """starts of instances that someone uses"""
+    busy_by_others: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.node}/{self.gpu}"
+
+    @property
+    def layout(self) -> Layout:
+        return tuple(Placement(one.start, one.profile) for one in self.instances)
+
+
+def cards_of(state: ClusterState, targets: Any) -> list[Card]:
+    busy: dict[tuple[str, int], set[int]] = {}
+    for job in state.running:
+        for share in job.shares:
+            if share.n_gpus == 0:
+                busy.setdefault((share.node, share.gpu), set()).add(share.start)
+    cards = []
+    for node in state.nodes:
+        if node.state is not NodeState.up:
+            continue
+        for gpu, card in enumerate(node.gpus):
+            layout = tuple(Placement(one.start, one.profile) for one in card.instances)
+            used = frozenset(busy.get((node.name, gpu), ())) | {*card.busy_by_others}
+            goal = targets.get(f"{node.name}/{gpu}", layout)
+            model = gpu_model(card.model)
+            cards.append(Card(node.name, gpu, model, card.instances, goal, used, card.busy_by_others))
+    return cards
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """What stays the same while cards are cut among the usual configurations."""
+
+    cuts: CutTable
+    world: World
+    knobs: Floats
+    """of the repartition rule; scratch included, so copy them"""
+    offered: int
+    """slice classes (bits) of the configurations the rule may ask for"""
+    class_of: dict[tuple[str, str], int]
+    """by ids of card and profile: hashing a whole card takes longer than deciding"""
+    column_of: dict[tuple[str, str], int]
+    configs: dict[tuple[str, Layout], int]
+
+    def config_of(self, card: Card) -> int:
+        at = (card.model.id, card.goal)
+        if at not in self.configs:
+            self.configs[at] = self.cuts.config_of(self.cuts.models.index(card.model), card.goal)
+        return self.configs[at]
+
+
+def table_of(cards: list[Card], known: dict[Any, Table], policy: MigPolicy, settings: Settings) -> Table:
+    """The table for these cards; cuts that are no configuration of their card get an entry of their own."""
+    layouts = tuple(_entry(card) for card in cards)
+    gpus = tuple(card.model for card in cards)
+    key = (tuple(gpu.id for gpu in gpus), layouts)
+    if key not in known:
+        if len(known) > 64:
+            known.clear()
+        cuts = cut_table(gpus, layouts)
+        world = build_world(cuts, policy.placement, settings, policy.repartition.counted)
+        named = [(cuts.models[model].id, profile) for model, profile in cuts.classes]
+        names = {(model, profile.name): at for at, (model, profile) in enumerate(named)}
+        columns = {(model, profile.name): SLICE_SIZES.index(profile.compute) for model, profile in named}
+        knobs = policy.repartition.knobs(cuts, world) if type(policy.repartition).control else np.zeros(1)
+        offered = offered_classes(cuts, policy.repartition.reachable(cuts))
+        known[key] = Table(cuts, world, knobs, offered, names, columns, {})
+    return known[key]
+
+
+def _entry(card: Card) -> Layout:
+    return _table_entry(card.model.id, card.layout, card.goal)
+
+
+@lru_cache(maxsize=4096)
+def _table_entry(model_id: str, layout: Layout, goal: Layout) -> Layout:
+    model = gpu_model(model_id)
+    usual = configurations(model)
+    profiles = {placement.profile for cut in usual for placement in cut}
+    if any(one.profile not in profiles for one in layout):
+        return layout
+    names = multiset(model, goal)
+    return usual[0] if any(multiset(model, cut) == names for cut in usual) else goal
+
+
+def towards(card: Card, target: Layout, held: set[int]) -> Layout:
+    """The cut nearest to the target that leaves every busy instance, and those about to be, where they are."""
+    wanted = set(target)
+    used = card.busy | held
+    layout: Layout = tuple(one for one in card.layout if one.start in used or (one in wanted))
+    for placement in target:
+        if placement not in layout and can_add(card.model, layout, placement):
+            layout = tuple(sorted((*layout, placement)))
+    return layout
+
+
+def reserved_nodes(state: ClusterState, queued: list[JobRequest]) -> set[str]:
+    """Nodes whose reservation begins before the longest queued job would be done: rules cannot tell nodes apart."""
+    longest_s = max((_longest_s(request) for request in queued), default=0.0)
+    closed: set[str] = set()
+    for reservation in state.reservations:
+        if reservation.from_s < state.time_s + longest_s and state.time_s < reservation.to_s:
+            closed |= {*reservation.nodes}
+    return closed
+
+
+def _longest_s(request: JobRequest) -> float:
+    finite = [run_s for run_s in request.run_s if math.isfinite(run_s)]
+    return request.limit_s if math.isfinite(request.limit_s) else max(finite, default=0.0)

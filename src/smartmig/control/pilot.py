@@ -1,0 +1,101 @@
+"""Policy and guard together: a state goes in, what may be done comes out. Shared by the loop and by replay.
+
+A function of its inputs and of its own past, which is all in `Memory` and `GuardMemory`: the same records give the same
+plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from smartmig.control.decide import Decider, LivePolicy
+from smartmig.control.guard import GuardMemory, GuardRules, Ranges, Refusal, Verdict, allowed, check
+from smartmig.control.memory import Memory
+from smartmig.control.switch import Mode
+from smartmig.control.wire import action_to_json, plan_to_json
+from smartmig.errors import SmartmigError
+from smartmig.types import ClusterState, JobKey, Plan
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """One decision and what the guard made of it."""
+
+    wanted: Plan
+    """by the policy"""
+    plan: Plan
+    """that may be carried out"""
+    refused: tuple[Refusal, ...]
+    fallback: str
+    """why the plain rule decided; empty = the policy did"""
+    wake_s: float
+    drift_checked: bool
+    """whether the policy's input was held against what it was trained on"""
+
+
+class Pilot:
+    """Decides and judges, over and over."""
+
+    def __init__(
+        self,
+        policy: LivePolicy,
+        fallback: LivePolicy,
+        rules: GuardRules,
+        seed: int = 0,
+        memory: Memory | None = None,
+        ranges: Ranges | None = None,
+    ) -> None:
+        self.decider = Decider(policy, seed)
+        self.fallback = Decider(fallback, seed)
+        self.rules = rules
+        self.ranges = ranges
+        self.memory = memory or Memory()
+        self.guard_memory = GuardMemory()
+
+    def decide(self, state: ClusterState) -> Judged:
+        wanted: Plan = ()
+        wake_s = float("inf")
+        checked = False
+        try:
+            decision = self.decider.decide(state, self.memory)
+        except (SmartmigError, ArithmeticError, LookupError, ValueError, TypeError) as error:
+            verdict = Verdict((), (), f"the policy failed: {type(error).__name__}: {error}")
+        else:
+            self.memory = decision.memory
+            wanted, wake_s = decision.plan, decision.wake_s
+            checked = decision.features is not None and self.ranges is not None
+            verdict = check(wanted, state, self.guard_memory, self.rules, decision.features, self.ranges)
+        if not verdict.fallback:
+            return Judged(wanted, verdict.plan, verdict.refused, "", wake_s, checked)
+        plain = self.fallback.decide(state, Memory())
+        second = check(plain.plan, state, self.guard_memory, self.rules)
+        return Judged(wanted, second.plan, (*verdict.refused, *second.refused), verdict.fallback, wake_s, checked)
+
+    def handed_over(self, state: ClusterState, plan: Plan) -> None:
+        """The plan goes to the cluster now."""
+        self.guard_memory = allowed(self.guard_memory, plan, state)
+
+    def carried_out(self, state: ClusterState, keys: Collection[JobKey]) -> None:
+        """These starts, decided about that state, were accepted."""
+        self.memory = self.decider.applied(state, self.memory, keys)
+
+
+def decision_body(judged: Judged, mode: Mode, number: int, took_s: float, acts: bool) -> dict[str, Any]:
+    """A decision as the journal keeps it."""
+    body: dict[str, Any] = {
+        "n": number,
+        "mode": mode.value,
+        "acts": acts,
+        "wanted": plan_to_json(judged.wanted),
+        "plan": plan_to_json(judged.plan),
+        "refused": [
+            {"action": action_to_json(one.action) if one.action is not None else None, "why": one.why}
+            for one in judged.refused
+        ],
+        "took_s": took_s,
+    }
+    if judged.fallback:
+        body["fallback"] = judged.fallback
+    return body

@@ -1,0 +1,76 @@
+"""Requests as rows of arrays, and which of them may be considered at all."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from smartmig.types import ClusterState, Ints, JobRequest
+
+
+class JobTable:
+    """Requests as rows, found again by identity: a queue of thousands costs a lookup each, not a conversion."""
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        self.requests: list[JobRequest] = []
+        self.row_of: dict[int, int] = {}
+        self.columns = np.zeros(64, dtype=dtype)
+
+    @abstractmethod
+    def row(self, request: JobRequest) -> tuple[Any, ...]: ...
+
+    def rows(self, requests: Sequence[JobRequest]) -> Ints:
+        """(n,) row of each request."""
+        try:
+            return np.fromiter(map(self.row_of.__getitem__, map(id, requests)), np.int64, len(requests))
+        except KeyError:
+            for request in requests:
+                if id(request) not in self.row_of:
+                    self._add(request)
+        return np.fromiter(map(self.row_of.__getitem__, map(id, requests)), np.int64, len(requests))
+
+    def forget(self, n_present: int) -> bool:
+        """Begin anew when most rows are of jobs long gone; whether it did, and all row numbers are void."""
+        if len(self.requests) <= 4 * n_present + 4096:
+            return False
+        self.requests, self.row_of = [], {}
+        return True
+
+    def _add(self, request: JobRequest) -> None:
+        at = len(self.requests)
+        self.requests.append(request)  # keeps it alive, so that its id stays its own
+        self.row_of[id(request)] = at
+        if at == self.columns.size:
+            self.columns = np.concatenate([self.columns, np.zeros_like(self.columns)])
+        self.columns[at] = self.row(request)
+
+
+def admitted(state: ClusterState, whole: bool) -> list[JobRequest]:
+    """Queued jobs of one kind; where there are limits, only as many of a user or group as may run at once."""
+    if not whole or any(node.gpus for node in state.nodes):
+        queued = [request for request in state.queued if (request.n_gpus > 0) == whole]
+    else:
+        queued = list(state.queued)  # without MIG cards nobody asks for slices; who does is left out later
+    if not state.limits:
+        return queued
+    left = {(limit.user, limit.group): limit.max_gpus for limit in state.limits}
+    for job in state.running:
+        for at in _holders(job.request):
+            if at in left:
+                left[at] -= max(1, job.request.n_gpus)
+    within = []
+    for request in queued:
+        mine = [at for at in _holders(request) if at in left]
+        if all(left[at] >= max(1, request.n_gpus) for at in mine):
+            within.append(request)
+            for at in mine:
+                left[at] -= max(1, request.n_gpus)
+    return within
+
+
+def _holders(request: JobRequest) -> set[tuple[str, str]]:
+    """Whose limits count for the job."""
+    return {(request.user, ""), ("", request.group), (request.user, request.group)}

@@ -1,0 +1,1 @@
+"""The API: shows what the loop sees and does, and passes on what operators ask for; never decides."""

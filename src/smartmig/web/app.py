@@ -1,0 +1,268 @@
+"""The API: shows what the loop sees and does, and passes on what operators ask for. It never decides.
+
+Every route but `/health` asks for a token; those that change something ask for an operator's and leave an audit record.
+"""
+
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, HTTPException, Query, Response, Security
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
+from fastapi.security import HTTPAuthorizationCredentials
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from smartmig import __version__
+from smartmig.control.decide import Decider, LivePolicy
+from smartmig.control.effect import Effect, estimated, measured
+from smartmig.control.explain import explain
+from smartmig.control.loop import Loop
+from smartmig.control.tokens import Holder, Role
+from smartmig.control.wire import action_to_json, plan_to_json
+from smartmig.errors import SmartmigError
+from smartmig.types import ClusterState
+from smartmig.web.answers import (
+    Changed,
+    EffectAnswer,
+    EffectOf,
+    GuardAnswer,
+    Health,
+    KillWish,
+    ModeWish,
+    PlanAnswer,
+    QueueAnswer,
+    RecordAnswer,
+    StateAnswer,
+)
+from smartmig.web.events import Hub
+from smartmig.web.guarding import COOKIE, RateLimit, asks_for, bearer
+from smartmig.web.metrics import Metrics
+from smartmig.web.view import queued_jobs, state_answer
+
+KINDS = ("boot", "state", "decision", "outcome", "memory", "audit", "error")
+EFFECT_EVERY_S = 30.0
+"""An estimate simulates thousands of jobs: not for every request."""
+
+SILENT_S = 60.0
+"""A loop that has not looked for so long, beyond three periods, is stuck."""
+
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    401: {"description": "no valid token"},
+    403: {"description": "the token's role is not enough"},
+    429: {"description": "too many requests"},
+}
+
+
+class Server:
+    """What the routes share."""
+
+    def __init__(self, loop: Loop, policy: LivePolicy, baseline: LivePolicy, seed: int = 0) -> None:
+        self.loop, self.policy, self.baseline, self.seed = loop, policy, baseline, seed
+        self.hub, self.metrics = Hub(), Metrics(loop)
+        self._explainer: Decider | None = None
+        self._lock = threading.Lock()
+        self._effect: tuple[float, EffectAnswer] | None = None
+        loop.listener = self.hear
+
+    def hear(self, event: str, body: dict[str, Any]) -> None:
+        self.metrics.hear(event, body)
+        self.hub.tell(event, body)
+
+    def state(self) -> ClusterState:
+        state = self.loop.seen
+        if state is None:
+            raise HTTPException(503, "the cluster has not been seen yet", {"Retry-After": "1"})
+        return state
+
+    def alternatives(self) -> dict[str, Any]:
+        """By a decider of our own: the loop's is busy deciding."""
+        turn = self.loop.turn
+        if turn is None:
+            return {}
+        with self._lock:
+            if self._explainer is None:
+                self._explainer = Decider(self.policy, self.seed)
+            return explain(self._explainer, turn.state, self.loop.pilot.memory)
+
+    def effect(self) -> EffectAnswer:
+        with self._lock:
+            if self._effect is not None and time.monotonic() - self._effect[0] < EFFECT_EVERY_S:
+                return self._effect[1]
+            books = self.loop.books
+            finished = list(books.finished)
+            nodes = self.state().nodes
+            answer = EffectAnswer(
+                energy_j=books.energy_j,
+                busy_frac=books.busy_frac,
+                n_submitted=books.n_submitted,
+                n_started=books.n_started,
+                n_finished=books.n_finished,
+                mean_wait_s=books.mean_wait_s,
+                mean_late_s=books.mean_late_s,
+                n_late=books.n_late,
+                measured=_effect_of(measured(finished)) or EffectOf(**asdict(Effect(0, 0.0, 0.0, 0.0))),
+                policy=_effect_of(estimated(finished, nodes, self.policy)),
+                baseline=_effect_of(estimated(finished, nodes, self.baseline)),
+            )
+            self._effect = (time.monotonic(), answer)
+            return answer
+
+
+def _effect_of(effect: Effect | None) -> EffectOf | None:
+    return EffectOf(**asdict(effect)) if effect is not None else None
+
+
+def create_app(server: Server, limit: RateLimit | None = None, ends: Callable[[], bool] = lambda: False) -> FastAPI:
+    """The application for a running loop."""
+    loop = server.loop
+    app = FastAPI(title="smartmig", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
+    limit = limit or RateLimit()
+    viewer, operator = (asks_for(role, loop.journal.engine, limit) for role in (Role.viewer, Role.operator))
+    reads: dict[str, Any] = {"dependencies": [Depends(viewer)], "responses": REFUSALS, "tags": ["look"]}
+    changes: dict[str, Any] = {"responses": REFUSALS, "tags": ["change"]}
+    Operator = Annotated[Holder, Depends(operator)]
+
+    @app.exception_handler(SmartmigError)
+    def refuse(request: Any, error: SmartmigError) -> JSONResponse:
+        del request
+        return JSONResponse({"detail": str(error)}, 503)
+
+    @app.get("/health", tags=["look"])
+    def health() -> Health:
+        """Whether the loop turns; the only route without a token."""
+        detail = loop.trouble or loop.journal.failed
+        silent_s = time.monotonic() - loop.looked_s
+        if not detail and silent_s > SILENT_S + 3 * loop.settings.period_s:
+            detail = f"the cluster has not been seen for {silent_s:.0f} s"
+        status = "killed" if loop.killed else "degraded" if detail or loop.stopping else "ok"
+        return Health(status=status, version=__version__, mode=loop.mode, detail=detail[:300])  # type: ignore[arg-type]
+
+    @app.get("/api/v1/state", **reads)
+    def state() -> StateAnswer:
+        """Nodes, cards and slots, and who is on them."""
+        return state_answer(loop, server.state())
+
+    @app.get("/api/v1/queue", **reads)
+    def queue(
+        first: Annotated[int, Query(ge=0, le=10**9)] = 0, limit: Annotated[int, Query(ge=1, le=1000)] = 100
+    ) -> QueueAnswer:
+        """Jobs that wait, by submission."""
+        seen = server.state()
+        return QueueAnswer(time_s=seen.time_s, n_queued=len(seen.queued), jobs=queued_jobs(seen, first, limit))
+
+    @app.get("/api/v1/plans/last", **reads)
+    def last_plan(alternatives: bool = True) -> PlanAnswer | None:
+        """The newest decision, what the guard said, and what else could have been done; null before the first."""
+        turn = loop.turn
+        if turn is None:
+            return None
+        judged = turn.judged
+        return PlanAnswer(
+            number=turn.number,
+            time_s=turn.state.time_s,
+            mode=turn.mode,
+            acted=turn.acted,
+            took_s=turn.took_s,
+            wanted=plan_to_json(judged.wanted),
+            plan=plan_to_json(judged.plan),
+            refused=[
+                {"action": action_to_json(one.action) if one.action is not None else None, "why": one.why}
+                for one in judged.refused
+            ],
+            fallback=judged.fallback,
+            alternatives=server.alternatives() if alternatives else {},
+        )
+
+    @app.get("/api/v1/plans", **reads)
+    def plans(limit: Annotated[int, Query(ge=1, le=1000)] = 50) -> list[RecordAnswer]:
+        """The newest decisions from the journal, newest first."""
+        found = loop.journal.reader.records(kinds=("decision",), limit=limit, newest=True)
+        return [RecordAnswer(**asdict(record)) for record in found]
+
+    @app.get("/api/v1/journal", **reads)
+    def journal(
+        after: Annotated[int, Query(ge=0, le=2**62)] = 0,
+        kind: Annotated[Sequence[str] | None, Query(description=f"one or more of {', '.join(KINDS)}")] = None,
+        limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+        newest: bool = False,
+    ) -> list[RecordAnswer]:
+        """Records in order, or the newest first."""
+        kinds = tuple(kind or ())
+        if not set(kinds) <= set(KINDS):
+            raise HTTPException(422, f"kind: allowed are {', '.join(KINDS)}")
+        found = loop.journal.reader.records(after, kinds, limit, newest)
+        return [RecordAnswer(**asdict(record)) for record in found]
+
+    @app.get("/api/v1/effect", **reads)
+    def effect() -> EffectAnswer:
+        """Energy, waiting and lateness so far; beside what the policy and a plain baseline make of the same jobs."""
+        return server.effect()
+
+    @app.get("/api/v1/guard", **reads)
+    def guard() -> GuardAnswer:
+        """What is allowed, and what was refused of late."""
+        return GuardAnswer(
+            rules=asdict(loop.pilot.rules),
+            refused=list(loop.refusals)[-50:],
+            n_refused=loop.counts.refused,
+            n_fallbacks=loop.counts.fallbacks,
+            drift_checked=loop.turn is not None and loop.turn.judged.drift_checked,
+        )
+
+    @app.get("/events", response_class=StreamingResponse, **reads)
+    def events() -> StreamingResponse:
+        """Server-sent events: state, decision, outcome, audit, error."""
+        stream: AsyncIterator[str] = server.hub.listen(lambda: ends() or loop.stopping)
+        return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+
+    @app.get("/metrics", response_class=PlainTextResponse, **reads)
+    def metrics() -> Response:
+        """Prometheus text format."""
+        return Response(generate_latest(server.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+    @app.get("/openapi.json", **reads)
+    def openapi() -> dict[str, Any]:
+        """This description."""
+        return get_openapi(title=app.title, version=app.version, routes=app.routes, description=__doc__)
+
+    def changed() -> Changed:
+        return Changed(mode=loop.mode, paused=loop.paused, killed=loop.killed)
+
+    @app.post("/api/v1/login", dependencies=[Depends(viewer)], responses=REFUSALS, tags=["look"], status_code=204)
+    def login(response: Response, header: Annotated[HTTPAuthorizationCredentials, Security(bearer)]) -> None:
+        """Keep the token in a cookie that scripts cannot read, for pages that only look."""
+        response.set_cookie(COOKIE, header.credentials, httponly=True, samesite="strict", path="/")
+
+    @app.post("/api/v1/pause", **changes)
+    def pause(holder: Operator) -> Changed:
+        """Look on, decide nothing; held jobs stay held."""
+        loop.pause(True, holder.name)
+        return changed()
+
+    @app.post("/api/v1/resume", **changes)
+    def resume(holder: Operator) -> Changed:
+        """Decide again; also takes the kill switch back."""
+        if loop.paused:
+            loop.pause(False, holder.name)
+        if loop.killed:
+            loop.audit(holder.name, "resume", {})
+            loop.revive(f"asked for by {holder.name}")
+        return changed()
+
+    @app.post("/api/v1/mode", **changes)
+    def mode(wish: ModeWish, holder: Operator) -> Changed:
+        """observe, shadow or act."""
+        loop.change_mode(wish.mode, holder.name)
+        return changed()
+
+    @app.post("/api/v1/kill", **changes)
+    def kill(wish: KillWish, holder: Operator) -> Changed:
+        """The kill switch: the cluster's own scheduling, at once."""
+        loop.audit(holder.name, "kill", {"why": wish.why})
+        loop.kill(f"{holder.name}: {wish.why}")
+        return changed()
+
+    return app

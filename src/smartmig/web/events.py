@@ -1,0 +1,66 @@
+"""Server-sent events: what the loop says, to everyone who listens."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+HEARTBEAT_S = 15.0
+ROOM = 1000
+"""A listener that is so many events behind is dropped."""
+
+
+class Hub:
+    """Any thread may `tell`; listeners live in the server's event loop."""
+
+    def __init__(self) -> None:
+        self._listeners: set[asyncio.Queue[str | None]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._number = 0
+
+    def tell(self, event: str, body: dict[str, Any]) -> None:
+        if self._loop is None or not self._listeners:
+            return
+        self._number += 1
+        text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), default=str)
+        message = f"id: {self._number}\nevent: {event}\ndata: {text}\n\n"
+        try:
+            self._loop.call_soon_threadsafe(self._spread, message)
+        except RuntimeError:
+            self._loop = None  # the server has stopped
+
+    def _spread(self, message: str) -> None:
+        for listener in list(self._listeners):
+            try:
+                listener.put_nowait(message)
+            except asyncio.QueueFull:
+                self._listeners.discard(listener)
+                while not listener.empty():
+                    listener.get_nowait()
+                listener.put_nowait(None)
+
+    async def listen(self, ends: Callable[[], bool]) -> AsyncIterator[str]:
+        """Events from now on, until the listener goes or the server ends."""
+        self._loop = asyncio.get_running_loop()
+        mine: asyncio.Queue[str | None] = asyncio.Queue(ROOM)
+        self._listeners.add(mine)
+        quiet_s = 0.0
+        try:
+            yield ": smartmig events\n\n"
+            while not ends():
+                try:
+                    message = await asyncio.wait_for(mine.get(), 0.5)
+                except TimeoutError:
+                    quiet_s += 0.5
+                    if quiet_s >= HEARTBEAT_S:
+                        quiet_s = 0.0
+                        yield ": still here\n\n"
+                    continue
+                if message is None:
+                    return
+                quiet_s = 0.0
+                yield message
+        finally:
+            self._listeners.discard(mine)

@@ -1,0 +1,76 @@
+"""Schemathesis asks the API everything its description allows, and more: never a 5xx."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx
+import hypothesis
+import pytest
+import schemathesis
+
+from live_cluster import GANG_NAMES, gang_loop
+from smartmig.cli.live_policy import FALLBACK
+from smartmig.control.tokens import Role, add_token
+from smartmig.web.app import Server, create_app
+from smartmig.web.guarding import RateLimit
+from strategies import make_gangs
+
+JOBS = make_gangs((0, 4, 30, 40), (0, 3, 20, 60), (1, 8, 10, 20), (2, 1, 5, 10), (3, 2, 50, 60), user="uvuvu")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    loop, _ = gang_loop(tmp_path_factory.mktemp("fuzz"), JOBS)
+    for _ in range(3):
+        loop.source.wait(1e9)
+        loop.step()
+    token = add_token(loop.journal.engine, "op", Role.operator)
+    worlds = ("gang",)
+    server = Server(loop, GANG_NAMES.policy(worlds), FALLBACK.policy(worlds))
+    app = create_app(server, RateLimit(1e9, 1e9), ends=lambda: True)
+    yield app, token
+    loop.journal.close()
+
+
+@pytest.fixture(scope="module")
+def description(made: Any) -> Any:
+    app, token = made
+    raw = send(app, method="GET", url="/openapi.json", headers={"Authorization": f"Bearer {token}"}).json()
+    return schemathesis.openapi.from_dict(raw)
+
+
+def send(app: Any, **request: Any) -> httpx.Response:
+    """To the application itself: an exception inside it fails the test."""
+
+    async def run() -> httpx.Response:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://testserver") as client:
+            return await client.request(**request)
+
+    return asyncio.run(run())
+
+
+def test_api__no_5xx_whatever_is_asked(made: Any, description: Any) -> None:
+    app, token = made
+    n_cases = 0
+    for result in description.get_all_operations():
+        operation = result.ok()
+
+        @hypothesis.given(case=operation.as_strategy())
+        @hypothesis.settings(
+            max_examples=8, deadline=None, suppress_health_check=list(hypothesis.HealthCheck), database=None
+        )
+        def ask(case: Any) -> None:
+            nonlocal n_cases
+            n_cases += 1
+            sent = case.as_transport_kwargs(base_url="http://testserver")
+            sent["headers"] = {**dict(sent.get("headers") or {}), "Authorization": f"Bearer {token}"}
+            answer = send(app, **{name: value for name, value in sent.items() if name not in ("timeout", "cookies")})
+            assert answer.status_code < 500, (sent, answer.text)
+            if answer.status_code == 200 and "json" in answer.headers.get("content-type", ""):
+                answer.json()
+
+        ask()
+    assert n_cases > 40

@@ -1,0 +1,246 @@
+"""`smartmig serve` as a real process: HTTP, tokens, events, the kill switch, kill -9."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+SMARTMIG = Path(sys.executable).with_name("smartmig")
+PATIENCE_S = 300
+"""A fresh checkout compiles each rule on its first use, and the machines are slow."""
+
+
+def smartmig(folder: Path, *args: object) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "SMARTMIG_HOME": str(folder)}
+    command = [str(SMARTMIG), *map(str, args)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+
+
+class Daemon:
+    """A running controller on a simulated cluster."""
+
+    def __init__(self, folder: Path, *args: str) -> None:
+        self.folder = folder
+        self.log = folder / f"log-{time.monotonic_ns()}"
+        environment = {**os.environ, "SMARTMIG_HOME": str(folder)}
+        command = [str(SMARTMIG), "serve", "--port", "0", *args]
+        with self.log.open("w") as stream:
+            self.process = subprocess.Popen(command, env=environment, stderr=stream, stdout=stream)
+        found = self.wait_for(r'"url": "(http://[^"]+)"')
+        self.url = found[1]
+
+    def wait_for(self, pattern: str, timeout_s: float = PATIENCE_S) -> re.Match[str]:
+        end_s = time.monotonic() + timeout_s
+        while time.monotonic() < end_s:
+            found = re.search(pattern, self.log.read_text())
+            if found:
+                return found
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.05)
+        raise AssertionError(f"no {pattern} in:\n{self.log.read_text()[-3000:]}")
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(60)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("serve")
+
+
+@pytest.fixture(scope="module")
+def tokens(home: Path) -> dict[str, str]:
+    made = {}
+    for name, role in (("ann", "operator"), ("bob", "viewer"), ("eve", "viewer")):
+        done = smartmig(home, "token", "add", name, "--role", role)
+        assert done.returncode == 0, done.stderr
+        made[name] = done.stdout.strip()
+    assert smartmig(home, "token", "revoke", "eve").returncode == 0
+    return made
+
+
+@pytest.fixture(scope="module")
+def daemon(home: Path, tokens: dict[str, str]) -> Iterator[Daemon]:  # noqa: ARG001
+    running = Daemon(home, "--adapter", "simulated:gpus=,nodes=2x4,speedup=2000,load=2", "--mode", "act")
+    yield running
+    if running.process.poll() is None:
+        assert running.stop() == 0
+
+
+def ask(daemon: Daemon, token: str | None, path: str, method: str = "GET", **rest: Any) -> httpx.Response:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    return httpx.request(method, daemon.url + path, headers=headers, timeout=60, **rest)
+
+
+READS = (
+    "/api/v1/state",
+    "/api/v1/queue",
+    "/api/v1/plans",
+    "/api/v1/plans/last",
+    "/api/v1/journal",
+    "/api/v1/effect",
+    "/api/v1/guard",
+    "/metrics",
+    "/openapi.json",
+)
+CHANGES = (("/api/v1/pause", None), ("/api/v1/resume", None), ("/api/v1/mode", {"mode": "act"}), ("/api/v1/kill", {}))
+
+
+def test_health__needs_no_token(daemon: Daemon) -> None:
+    answer = ask(daemon, None, "/health")
+    assert answer.status_code == 200
+    assert answer.json()["status"] == "ok"
+    assert answer.json()["mode"] == "act"
+
+
+def test_api__every_other_route_asks_for_a_token(daemon: Daemon, tokens: dict[str, str]) -> None:
+    listed = ask(daemon, tokens["bob"], "/openapi.json").json()["paths"]
+    routes = [(path, verb) for path, verbs in listed.items() for verb in verbs if path != "/health"]
+    assert {path for path, _ in routes} >= {*READS, *(path for path, _ in CHANGES), "/events", "/api/v1/login"}
+    tries = [(path, verb, None) for path, verb in routes]
+    tries += [("/api/v1/state", "get", token) for token in ("ann.wrong", tokens["eve"], "x" * 500, "ann.")]
+    for path, verb, token in tries:
+        code = ask(daemon, token, path, verb.upper(), json={}).status_code
+        while code == 429:  # trying tokens out is slow
+            time.sleep(0.2)
+            code = ask(daemon, token, path, verb.upper(), json={}).status_code
+        assert code == 401, (path, verb, token)
+    for path in ("/docs", "/redoc", "/nowhere"):
+        assert ask(daemon, None, path).status_code == 404
+
+
+@pytest.mark.parametrize("path", READS)
+def test_api__viewers_may_look(daemon: Daemon, tokens: dict[str, str], path: str) -> None:
+    answer = ask(daemon, tokens["bob"], path)
+    assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize(("path", "body"), CHANGES)
+def test_api__viewers_may_change_nothing(daemon: Daemon, tokens: dict[str, str], path: str, body: Any) -> None:
+    assert ask(daemon, tokens["bob"], path, "POST", json=body).status_code == 403
+
+
+def test_api__shows_who_runs_where(daemon: Daemon, tokens: dict[str, str]) -> None:
+    for _ in range(100):
+        state = ask(daemon, tokens["bob"], "/api/v1/state").json()
+        if any(node["jobs"] for node in state["nodes"]):
+            break
+        time.sleep(0.1)
+    assert [node["name"] for node in state["nodes"]] == ["node0", "node1"]
+    for node in state["nodes"]:
+        held = sum(job["n_gpus"] for job in node["jobs"])
+        assert held == node["n_gpus"] - node["n_free"]
+    plan = ask(daemon, tokens["bob"], "/api/v1/plans/last").json()
+    assert plan["mode"] == "act"
+    assert set(plan["alternatives"]) == {"queue", "slices", "cuts"}
+    metrics = ask(daemon, tokens["bob"], "/metrics").text
+    for name in ("smartmig_starts_total", "smartmig_energy_joules_total", "smartmig_decision_duration_seconds_bucket"):
+        assert name in metrics
+
+
+def test_events__stream_what_happens(daemon: Daemon, tokens: dict[str, str]) -> None:
+    headers = {"Authorization": f"Bearer {tokens['bob']}"}
+    with httpx.stream("GET", daemon.url + "/events", headers=headers, timeout=60) as stream:
+        assert stream.headers["content-type"].startswith("text/event-stream")
+        for line in stream.iter_lines():
+            if line.startswith("data:"):
+                assert isinstance(json.loads(line[5:]), dict)
+                break
+
+
+def test_login__cookie_reads_and_cannot_change(daemon: Daemon, tokens: dict[str, str]) -> None:
+    with httpx.Client(base_url=daemon.url, timeout=60) as client:
+        kept = client.post("/api/v1/login", headers={"Authorization": f"Bearer {tokens['ann']}"})
+        assert kept.status_code == 204
+        assert "HttpOnly" in kept.headers["set-cookie"]
+        assert client.get("/api/v1/guard").status_code == 200
+        assert client.post("/api/v1/pause").status_code == 401
+
+
+def test_operators__changes_are_audited(daemon: Daemon, tokens: dict[str, str]) -> None:
+    assert ask(daemon, tokens["ann"], "/api/v1/pause", "POST").json()["paused"]
+    assert not ask(daemon, tokens["ann"], "/api/v1/resume", "POST").json()["paused"]
+    assert ask(daemon, tokens["ann"], "/api/v1/mode", "POST", json={"mode": "shadow"}).json()["mode"] == "shadow"
+    assert ask(daemon, tokens["ann"], "/api/v1/mode", "POST", json={"mode": "lead"}).status_code == 422
+    assert ask(daemon, tokens["ann"], "/api/v1/mode", "POST", json={"mode": "act"}).json()["mode"] == "act"
+    time.sleep(0.5)
+    records = ask(daemon, tokens["bob"], "/api/v1/journal?kind=audit&limit=1000").json()
+    assert {one["body"]["name"] for one in records if one["body"]["what"] == "token add"} == {"ann", "bob", "eve"}
+    done = [(one["body"]["who"], one["body"]["what"]) for one in records if one["body"]["who"] == "ann"]
+    assert done == [("ann", "pause"), ("ann", "resume"), ("ann", "mode"), ("ann", "mode")]
+
+
+def test_rate_limit__slows_down_who_asks_too_often(daemon: Daemon, tokens: dict[str, str]) -> None:
+    headers = {"Authorization": f"Bearer {tokens['bob']}"}
+    with httpx.Client(base_url=daemon.url, headers=headers, timeout=60) as client:
+        codes = [client.get("/api/v1/guard").status_code for _ in range(400)]
+    assert set(codes) == {200, 429}
+    time.sleep(1.5)
+
+
+def test_kill__by_command_releases_at_once(daemon: Daemon, home: Path, tokens: dict[str, str]) -> None:
+    done = smartmig(home, "kill", "--json")
+    assert json.loads(done.stdout)["kill_file"] == str(home / "kill")
+    daemon.wait_for(r'"did": "let go"', 10)
+    assert ask(daemon, None, "/health").json()["status"] == "killed"
+    assert not ask(daemon, tokens["bob"], "/api/v1/state").json()["in_charge"]
+    assert "is off" in smartmig(home, "resume").stdout
+    for _ in range(100):
+        if ask(daemon, None, "/health").json()["status"] == "ok":
+            break
+        time.sleep(0.1)
+    assert ask(daemon, tokens["bob"], "/api/v1/state").json()["in_charge"]
+
+
+def test_serve__survives_kill_9_and_goes_on(daemon: Daemon, home: Path, tokens: dict[str, str]) -> None:
+    daemon.stop(signal.SIGKILL)
+    first = json.loads(smartmig(home, "replay", home / "journal.db", "--json").stdout)
+    assert (first["n_different"], first["n_sessions"]) == (0, 1)
+    assert first["n_decisions"] > 10
+    second = Daemon(home, "--adapter", "simulated:speedup=2000", "--mode", "act", "--repartition", "mean-field")
+    busy = smartmig(home, "serve", "--no-api")
+    assert busy.returncode == 1
+    assert "another smartmig writes this journal" in busy.stderr
+    for _ in range(200):
+        answer = ask(second, tokens["bob"], "/api/v1/effect").json()
+        if answer.get("n_finished", 0) > 5:
+            break
+        time.sleep(0.2)
+    state = ask(second, tokens["bob"], "/api/v1/state").json()
+    slots = [slot for card in state["nodes"][0]["gpus"] for slot in card["slots"]]
+    assert len(state["nodes"][0]["gpus"]) == 8
+    assert all(slot["start"] + slot["span"] <= 8 for slot in slots)
+    assert second.stop() == 0
+    report = json.loads(smartmig(home, "replay", home / "journal.db", "--json").stdout)
+    assert (report["n_different"], report["n_sessions"]) == (0, 2)
+    done = smartmig(home, "journal", "export", home / "journal.db", "-o", home / "trace.csv")
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(smartmig(home, "trace", "show", home / "trace.csv", "--json").stdout)
+    assert shown
+    assert "decision" in smartmig(home, "journal", "show", home / "journal.db", "--kind", "decision").stdout
+
+
+def test_tokens__are_hashed_at_rest(home: Path, tokens: dict[str, str]) -> None:
+    raw = b"".join(path.read_bytes() for path in home.glob("journal.db*"))
+    for token in tokens.values():
+        assert token.partition(".")[2].encode() not in raw
+    listed = json.loads(smartmig(home, "token", "list", "--json").stdout)
+    assert [(one["name"], one["role"], one["revoked_s"] is None) for one in listed] == [
+        ("ann", "operator", True),
+        ("bob", "viewer", True),
+        ("eve", "viewer", False),
+    ]
+    assert "there is, or was, a token" in smartmig(home, "token", "add", "eve").stderr

@@ -1,0 +1,285 @@
+"""The wheel: modes, kill switch, what is under way, and a journal that gives the same plans again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+
+from live_cluster import again, gang_loop, mig_loop, turn_all
+from smartmig.cli.live_policy import PolicyNames
+from smartmig.control import in_flight
+from smartmig.control.decide import Decider
+from smartmig.control.effect import estimated, measured
+from smartmig.control.explain import explain
+from smartmig.control.journal import open_journal
+from smartmig.control.replay import finished_jobs
+from smartmig.control.switch import Mode
+from smartmig.errors import AdapterError
+from smartmig.hardware.nodes import parse_nodes
+from smartmig.sim.gang.run import simulate
+from smartmig.sim.gang.world import Backfill
+from smartmig.types import Outcome, Start
+from smartmig.workload.diurnal import DiurnalDay
+from strategies import gang_policy, make_gangs
+
+JOBS = make_gangs(
+    (0, 4, 30, 40), (0, 3, 20, 60), (1, 8, 10, 20), (2, 1, 5, 10), (3, 2, 50, 60), (4, 1, 5, 30), user="uvuvuv"
+)
+
+
+@pytest.mark.parametrize("selection", ["fcfs", "multifactor"])
+@pytest.mark.parametrize("backfill", ["none", "easy", "conservative"])
+def test_loop__in_charge_runs_every_job_as_the_simulator_would(tmp_path: Path, selection: str, backfill: str) -> None:
+    names = PolicyNames(selection=selection, backfill=backfill)
+    loop, cluster = gang_loop(tmp_path, JOBS, names=names)
+    turn_all(loop, cluster)
+    loop.journal.close()
+    starts = {one.request.key.job_id: one.start_s for one in cluster.ended}
+    if selection == "fcfs":
+        run = simulate(JOBS, parse_nodes("2x4"), gang_policy(selection, "best-fit", Backfill(backfill)))
+        assert starts == {str(job): float(at) for job, at in zip(JOBS.job_id, run.start_s, strict=True)}
+    assert len(cluster.ended) == len(JOBS)
+    assert loop.counts.starts == len(JOBS)
+    report = again(str(tmp_path / "journal.db"), names, ("gang",))
+    assert (report.n_different, report.n_starts_now) == (0, len(JOBS))
+    assert report.n_decisions == loop.counts.decisions
+
+
+def test_replay__another_policy_differs_and_says_where(tmp_path: Path) -> None:
+    loop, cluster = gang_loop(tmp_path, JOBS)
+    turn_all(loop, cluster)
+    loop.journal.close()
+    report = again(str(tmp_path / "journal.db"), PolicyNames(selection="lcfs", backfill="none"), ("gang",))
+    assert report.n_different > 0
+    assert report.first_difference is not None
+
+
+def test_loop__shadow_decides_and_touches_nothing(tmp_path: Path) -> None:
+    loop, cluster = gang_loop(tmp_path, JOBS, mode=Mode.shadow)
+    turn_all(loop, cluster)
+    loop.journal.close()
+    assert cluster.own_scheduling
+    assert loop.counts.decisions > 0
+    assert loop.counts.starts == 0
+    assert len(cluster.ended) == len(JOBS)
+    kinds = [record.kind for record in open_journal(str(tmp_path / "journal.db")).records()]
+    assert "outcome" not in kinds
+    assert kinds.count("decision") == loop.counts.decisions
+    assert again(str(tmp_path / "journal.db"), PolicyNames(), ("gang",)).n_different == 0
+
+
+def test_loop__observe_only_looks(tmp_path: Path) -> None:
+    loop, cluster = gang_loop(tmp_path, JOBS, mode=Mode.observe)
+    turn_all(loop, cluster)
+    loop.journal.close()
+    kinds = {record.kind for record in open_journal(str(tmp_path / "journal.db")).records()}
+    assert kinds == {"boot", "state"}
+    done = finished_jobs(open_journal(str(tmp_path / "journal.db")).records())
+    assert sorted(one.request.key.job_id for one in done) == sorted(JOBS.job_id.tolist())
+
+
+def test_kill__gives_the_cluster_back_and_resume_takes_it_again(tmp_path: Path) -> None:
+    loop, cluster = gang_loop(tmp_path, JOBS)
+    loop.step()
+    assert loop.in_charge
+    assert not cluster.own_scheduling
+    (tmp_path / "kill").write_text("now\n")
+    loop.step()
+    assert loop.killed
+    assert cluster.own_scheduling
+    assert not loop.in_charge
+    turn_all(loop, cluster)
+    assert loop.counts.starts <= 2
+    assert len(cluster.ended) == len(JOBS)
+    (tmp_path / "kill").unlink()
+    loop.step()
+    assert not loop.killed
+    assert loop.in_charge
+    loop.journal.close()
+    audits = [record.body["what"] for record in open_journal(str(tmp_path / "journal.db")).records(kinds=("audit",))]
+    assert audits == ["take over", "kill", "let go", "resume", "take over"]
+
+
+def test_loop__modes_change_while_it_runs(tmp_path: Path) -> None:
+    loop, cluster = gang_loop(tmp_path, JOBS)
+    loop.step()
+    loop.change_mode(Mode.shadow, "ann")
+    assert cluster.own_scheduling
+    loop.change_mode(Mode.act, "ann")
+    loop.pause(True, "ann")
+    before = loop.counts.decisions
+    loop.step()
+    assert not cluster.own_scheduling
+    assert loop.counts.decisions == before
+    loop.pause(False, "ann")
+    turn_all(loop, cluster)
+    loop.journal.close()
+    assert len(cluster.ended) == len(JOBS)
+
+
+class Flaky:
+    """A cluster that stops answering for a while."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner, self.away = inner, False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def observe(self, timeout_s: float) -> Any:
+        if self.away:
+            raise AdapterError("the cluster does not answer")
+        return self.inner.observe(timeout_s)
+
+
+def test_loop__a_cluster_that_is_away_for_long_gets_its_scheduling_back(tmp_path: Path) -> None:
+    loop, cluster = gang_loop(tmp_path, JOBS)
+    loop.settings = replace(loop.settings, max_failures=2)
+    loop.source = Flaky(loop.source)
+    loop.step()
+    loop.source.away = True
+    assert loop.step() is None
+    assert loop.trouble == "the cluster does not answer"
+    assert loop.in_charge
+    loop.step()
+    assert loop.killed
+    assert cluster.own_scheduling
+    assert (tmp_path / "kill").exists()
+    loop.source.away = False
+    loop.revive("back again")
+    turn_all(loop, cluster)
+    loop.journal.close()
+    assert len(cluster.ended) == len(JOBS)
+
+
+class Deaf:
+    """Accepts starts and forgets them."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def apply(self, plan: Any, timeout_s: float) -> tuple[Outcome, ...]:  # noqa: ARG002
+        return tuple(Outcome(action, True) for action in plan)
+
+
+def test_loop__does_not_ask_again_for_what_is_under_way(tmp_path: Path) -> None:
+    loop, cluster = gang_loop(tmp_path, JOBS)
+    loop.actuator = Deaf(loop.actuator)
+    cluster.take_over()
+    cluster.advance_to(0.0)
+    assert [type(action) for action in loop.step().judged.plan] == [Start, Start]
+    assert loop.step().judged.plan == ()
+    cluster.advance_to(0.5)
+    assert loop.step().judged.plan == ()
+    cluster.time_s += 100.0  # longer than `in_flight_s`: the starts are lost, the jobs queued again
+    assert len(loop.step().judged.plan) == 2
+    assert loop.counts.lost == 2
+    loop.journal.close()
+
+
+def test_loop__nothing_is_done_that_is_not_written(tmp_path: Path) -> None:
+    loop, cluster = gang_loop(tmp_path, JOBS)
+    loop.journal.sync(30)
+    with loop.journal.engine.begin() as connection:
+        connection.execute(sa.text("ALTER TABLE smartmig_journal RENAME TO gone"))
+    cluster.take_over()
+    cluster.advance_to(0.0)
+    loop.step()
+    assert not cluster.running
+    loop.step()
+    assert loop.counts.failed > 0
+    assert "the database refuses" in loop.trouble
+    with loop.journal.engine.begin() as connection:
+        connection.execute(sa.text("ALTER TABLE gone RENAME TO smartmig_journal"))
+    turn_all(loop, cluster)
+    loop.journal.close()
+    assert len(cluster.ended) == len(JOBS)
+    # What could not be written at first was written later: the journal is whole.
+    assert again(str(tmp_path / "journal.db"), PolicyNames(), ("gang",)).n_different == 0
+
+
+def test_fallback__decides_when_the_policy_fails(tmp_path: Path) -> None:
+    loop, cluster = gang_loop(tmp_path, JOBS)
+
+    def fail(*_: Any) -> None:
+        raise ValueError("broken rule")
+
+    loop.pilot.decider.decide = fail  # type: ignore[method-assign, assignment]
+    turn_all(loop, cluster)
+    loop.journal.close()
+    assert len(cluster.ended) == len(JOBS)
+    assert loop.counts.fallbacks == loop.counts.decisions
+    bodies = [record.body for record in open_journal(str(tmp_path / "journal.db")).records(kinds=("decision",))]
+    assert all("broken rule" in body["fallback"] for body in bodies if body["plan"])
+
+
+def test_drift__of_a_learned_policy_brings_the_fallback(tmp_path: Path) -> None:
+    day = DiurnalDay(multiplier=6).jobs(0)
+    loop, _ = mig_loop(tmp_path, day, names=PolicyNames(repartition="mean-field"))
+    n = 58
+    loop.pilot.ranges = (np.full(n, 100.0), np.full(n, 101.0))
+    for _ in range(5):
+        loop.source.wait(1e9)
+        turn = loop.step()
+        assert turn is not None
+        assert "outside what the policy was trained on" in turn.judged.fallback
+    loop.journal.close()
+
+
+def test_mean_field__cuts_cards_beside_running_work(tmp_path: Path) -> None:
+    day = DiurnalDay(multiplier=5).jobs(1)
+    names = PolicyNames(placement="shortest-work", repartition="mean-field")
+    loop, _ = mig_loop(tmp_path, day, layouts="1,10", names=names)
+    for _ in range(300):
+        if not loop.source.wait(1e9):
+            break
+        loop.step()
+    loop.journal.sync(30)
+    loop.journal.close()
+    assert loop.counts.cuts > 0
+    assert loop.counts.failed == 0
+    assert all("go back to the cut" in one["why"] or "was cut 12 times" in one["why"] for one in loop.refusals)
+    assert again(str(tmp_path / "journal.db"), names, ("mig",)).n_different == 0
+    finished = list(loop.books.finished)
+    assert loop.books.energy_j > 0
+    effect = estimated(finished, loop.seen.nodes, names.policy(("mig",)))
+    assert effect is not None
+    assert effect.n_jobs == measured(finished).n_jobs == len(finished) > 50
+    told = explain(Decider(names.policy(("mig",))), loop.seen, loop.pilot.memory)
+    assert all(abs(sum(one["share"] for one in row["next"])) <= 1 + 1e-9 for row in told["cuts"])
+
+
+def test_explain__orders_the_queue_and_scores_the_nodes(tmp_path: Path) -> None:
+    loop, cluster = gang_loop(tmp_path, JOBS, mode=Mode.observe)
+    cluster.take_over()
+    cluster.advance_to(4.0)
+    loop.step()
+    for selection in ("fcfs", "wfp"):
+        decider = Decider(PolicyNames(selection=selection).policy(("gang",)))
+        state = loop.seen
+        told = explain(decider, state, decider.decide(state, loop.pilot.memory).memory)["queue"]
+        assert len(told) == 6
+        assert [one["score"] for one in told] == sorted(one["score"] for one in told)
+        assert {node["node"] for node in told[0]["nodes"]} <= {"node0", "node1"}
+    loop.journal.close()
+
+
+def test_overlay__shows_cuts_under_way_as_not_usable(tmp_path: Path) -> None:
+    from smartmig.types import Placement, Repartition
+
+    loop, cluster = mig_loop(tmp_path, DiurnalDay(multiplier=1).jobs(0), layouts="1,1", mode=Mode.observe)
+    state = cluster.observe()
+    cut = Repartition("node0", 0, (Placement(0, "4g.20gb"), Placement(4, "3g.20gb")))
+    pending = in_flight.handed_over(in_flight.Pending(), (cut,), 0.0)
+    seen = in_flight.overlaid(state, pending).nodes[0].gpus[0]
+    assert [(one.profile, one.usable) for one in seen.instances] == [("4g.20gb", False), ("3g.20gb", False)]
+    assert in_flight.still(pending, replace(state, time_s=61.0), 60.0)[0] == in_flight.Pending()
+    loop.journal.close()

@@ -1,0 +1,189 @@
+"""`plan`, `export`, `doctor`, `kill`, `resume`, `replay`: what they print and what they refuse."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from smartmig.cli.app import app
+from smartmig.errors import SmartmigError
+from smartmig.hardware.cluster import parse_gpus
+from smartmig.hardware.layouts import multiset
+from smartmig.hardware.mig_parted import config_text, read_config
+from smartmig.types import Layout
+from strategies import clusters, layouts_for
+
+SAMPLES = Path(__file__).parents[2] / "samples"
+
+
+def run(*args: object, typed: str | None = None) -> str:
+    done = CliRunner().invoke(app, [str(arg) for arg in args], input=typed)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_plan__whole_gpus_backfill_beside_the_reservation() -> None:
+    answer = json.loads(run("plan", SAMPLES / "whole_gpu_state.json"))
+    starts = {action["start"]["key"][0]: action["start"]["shares"] for action in answer["plan"]}
+    # 17 needs all eight GPUs and gets the reservation at 2500; 18 is done by then, 19 would not be.
+    assert starts == {"18": [{"node": "n2", "n_gpus": 2}]}
+    assert answer["refused"] == []
+    strict = json.loads(run("plan", SAMPLES / "whole_gpu_state.json", "--backfill", "none"))
+    assert strict["plan"] == []
+
+
+def test_plan__the_states_in_the_docs_give_what_they_say() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "live.md").read_text()
+    states = [fence.partition("```")[0] for fence in text.split("```json\n")[1:]]
+    said = text.split("$ smartmig plan state.json\n")[1].partition("```")[0]
+    assert len(states) == 2
+    assert json.loads(run("plan", "-", typed=states[0])) == json.loads(said)
+    assert [list(one) for one in json.loads(run("plan", "-", typed=states[1]))["plan"]] == [["start"]]
+
+
+def test_plan__slices_by_the_rule() -> None:
+    answer = json.loads(
+        run("plan", "-", "--placement", "edf-most-packed", typed=(SAMPLES / "mig_state.json").read_text())
+    )
+    starts = {action["start"]["key"][0]: action["start"]["shares"][0] for action in answer["plan"]}
+    assert starts == {"a": {"node": "m1", "gpu": 0, "start": 4}, "b": {"node": "m1", "gpu": 1, "start": 0}}
+
+
+def test_plan__cuts_only_what_is_idle() -> None:
+    rule = "twice-daily:day_cut='10',night_cut='10'"
+    answer = json.loads(run("plan", SAMPLES / "mig_state.json", "--repartition", rule))
+    cuts = {one["repartition"]["gpu"]: one["repartition"]["layout"] for one in answer["plan"] if "repartition" in one}
+    assert sorted(profile for _, profile in cuts[1]) == ["1g.5gb"] * 3 + ["2g.10gb"] * 2
+    assert [0, "4g.20gb"] in cuts[0]
+    assert [4, "3g.20gb"] not in cuts[0]
+    assert all("start" not in one for one in answer["plan"])  # what is cut anew can be used when it is there
+
+
+def test_plan__schema_describes_a_state() -> None:
+    schema = json.loads(run("plan", "--schema"))
+    assert schema["required"] == ["time_s", "nodes"]
+    assert {"queued", "running", "reservations", "limits"} <= set(schema["properties"])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"nodes": []}, "no GPUs"),
+        ({"colour": 1}, "colour"),
+        ({"time_s": "noon"}, "time_s"),
+        ({"queued": [{"key": ["1", 0.0], "n_gpus": -1}]}, "n_gpus of at least 1"),
+        ({"queued": [{"key": ["1", 0.0], "n_gpus": 0}]}, "five run_s"),
+        ({"queued": [{"key": ["12", 100.0]}]}, "same id"),
+        ({"queued": [{"key": ["1", 0.0], "limit_s": 0}]}, "above 0"),
+        ({"nodes": [{"name": "n1", "n_gpus": 1, "n_free": 2}]}, "n_free"),
+    ],
+)
+def test_plan__refuses_bad_states_in_one_sentence(change: dict[str, Any], said: str) -> None:
+    state = json.loads((SAMPLES / "whole_gpu_state.json").read_text()) | change
+    with pytest.raises(SmartmigError, match=said):
+        run("plan", "-", typed=json.dumps(state))
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("plan", "nowhere.json"), "no such file"),
+        (("plan", SAMPLES / "jobs.csv"), "not valid JSON"),
+        (("plan", SAMPLES / "whole_gpu_state.json", "--selection", "sjf-oracle"), "no cluster knows"),
+        (("plan", SAMPLES / "mig_state.json", "--repartition", "planner"), "live, take mean-field"),
+        (("serve", "--adapter", "simulatd"), "Did you mean 'simulated'"),
+        (("serve", "--adapter", "simulated:gpus=,nodes="), "either gpus"),
+        (("serve", "--mode", "lead"), "allowed are observe, shadow, act"),
+        (("replay", "nowhere.db"), "no such journal"),
+        (("journal", "export", "nowhere.db", "-o", "x.csv"), "no such journal"),
+        (("replay", "mysql://x/y"), "SQLite or PostgreSQL"),
+        (("token", "add", "A b"), "small letters"),
+        (("token", "add", "ann", "--role", "king"), "allowed are viewer, operator"),
+        (("export", "--layouts", "99"), "no configuration 99"),
+    ],
+)
+def test_live_verbs__refuse_in_one_sentence(
+    args: tuple[object, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SMARTMIG_HOME", str(tmp_path / "home"))
+    with pytest.raises(SmartmigError, match=said):
+        run(*args)
+
+
+def test_kill_file__is_made_and_taken_back(tmp_path: Path) -> None:
+    place = tmp_path / "deep" / "kill"
+    assert json.loads(run("kill", "--kill-file", place, "--adapter", "simulated", "--json"))["released"] == 0
+    assert place.read_text() == "smartmig kill\n"
+    assert json.loads(run("resume", "--kill-file", place, "--json"))["was_on"]
+    assert not place.exists()
+    assert not json.loads(run("resume", "--kill-file", place, "--json"))["was_on"]
+
+
+@given(data=st.data(), gpus=clusters(max_gpus=8))
+@hypothesis_settings(max_examples=40)
+def test_export__mig_parted_counts_every_instance(data: st.DataObject, gpus: tuple[Any, ...]) -> None:
+    layouts: tuple[Layout, ...] = data.draw(layouts_for(gpus))
+    text = config_text({"mine": list(zip(gpus, layouts, strict=True))})
+    again = read_config(text, gpus, "mine")
+    for gpu, layout, read in zip(gpus, layouts, again, strict=True):
+        assert multiset(gpu, read) == multiset(gpu, layout)
+
+
+def test_export__is_the_format_of_mig_parted(tmp_path: Path) -> None:
+    tree = yaml.safe_load(run("export", "--gpus", "3xa100-40gb", "--layouts", "1,10,1", "--name", "day"))
+    assert tree == {
+        "version": "v1",
+        "mig-configs": {
+            "day": [
+                {"devices": [0, 2], "mig-enabled": True, "mig-devices": {"7g.40gb": 1}},
+                {"devices": [1], "mig-enabled": True, "mig-devices": {"2g.10gb": 2, "1g.5gb": 3}},
+            ]
+        },
+    }
+    out = tmp_path / "parted.yaml"
+    run("export", "--state", SAMPLES / "mig_state.json", "-o", out)
+    models = parse_gpus("2xa100-40gb")
+    assert [len(layout) for layout in read_config(out.read_text(), models, "m1")] == [2, 1]
+
+
+def test_doctor__names_everything_with_its_remedy() -> None:
+    findings = json.loads(run("doctor", "--json"))
+    names = " ".join(one["what"] for one in findings)
+    for part in ("sqlalchemy", "fastapi", "Slurm", "munge", "PostgreSQL", "Chromium", "NVIDIA GPU"):
+        assert part in names
+    assert all(one["found"] or one["remedy"] for one in findings)
+
+
+def test_systemd_unit__starts_the_controller() -> None:
+    unit = resources.files("smartmig.control").joinpath("data", "smartmig.service").read_text()
+    assert "ExecStart=/opt/smartmig/bin/smartmig serve " in unit
+    assert {"[Unit]", "[Service]", "[Install]"} <= set(unit.splitlines())
+
+
+def test_core__works_without_the_live_packages() -> None:
+    blocked = ("sqlalchemy", "alembic", "fastapi", "uvicorn", "prometheus_client", "psycopg", "starlette")
+    program = f"""
+import sys
+for name in {blocked!r}:
+    sys.modules[name] = None
+from smartmig.cli.app import app
+from typer.testing import CliRunner
+done = CliRunner().invoke(app, ["plan", {str(SAMPLES / "whole_gpu_state.json")!r}])
+assert done.exit_code == 0, done.output
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
