@@ -96,8 +96,9 @@ def _slices(state: ClusterState, memory: Memory, top: int) -> list[dict[str, Any
                     n_busy = busy[card.node, card.gpu]
                     option = _option(request, state.time_s, card.model, one.profile, n_busy)
                     if option is not None:
-                        at = {"node": card.node, "gpu": card.gpu, "start": one.start}
-                        options.setdefault((card.model.id, n_busy, one.profile), {**at, **option})
+                        kind = (card.model.id, n_busy, one.profile)
+                        like = options.setdefault(kind, {**option, "places": []})
+                        like["places"].append({"node": card.node, "gpu": card.gpu, "start": one.start})
         ranked = sorted(options.values(), key=lambda option: (option["late_s"], option["energy_j"]))
         listed.append({"key": list(request.key), "deadline_s": request.deadline_s, "options": ranked[:top]})
     return listed
