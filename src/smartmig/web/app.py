@@ -23,7 +23,7 @@ from smartmig.control.loop import Loop, Turn
 from smartmig.control.tokens import Holder, Role
 from smartmig.control.wire import action_to_json, plan_to_json
 from smartmig.errors import SmartmigError
-from smartmig.types import ClusterState
+from smartmig.types import ClusterState, Start
 from smartmig.web.answers import (
     Changed,
     EffectAnswer,
@@ -90,7 +90,8 @@ class Server:
         with self._lock:
             if self._explainer is None:
                 self._explainer = Decider(self.policy, self.seed)
-            return explain(self._explainer, turn.state, self.loop.pilot.memory)
+            began = {action.key for action in turn.judged.plan if isinstance(action, Start)}
+            return explain(self._explainer, turn.state, self.loop.pilot.memory, also=began)
 
     def effect(self) -> EffectAnswer:
         books = self.loop.books

@@ -233,7 +233,10 @@ $("modes").addEventListener("change", async (event) => {
   const mode = event.target.value;
   const go = mode !== "act" || await sure("Switch to act?", "smartmig will hold waiting jobs and start them by its own plans.", "Switch to act", false);
   if (go) await change("/api/v1/mode", {mode}, `Mode ${mode}.`);
-  else for (const one of document.querySelectorAll("#modes input")) one.checked = one.value === now.state.mode;
+  else {
+    controls();
+    document.querySelector("#modes input:checked")?.focus();
+  }
 });
 $("pause").addEventListener("click", () =>
   now.state?.paused ? change("/api/v1/resume", {}, "Resumed.") : change("/api/v1/pause", {}, "Paused."));

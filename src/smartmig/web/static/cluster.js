@@ -32,16 +32,21 @@ const card = (node, gpu, now_s) => {
 
 const whole = (node, now_s) => {
   const boxes = [];
-  for (const job of node.jobs) {
-    for (let at = 0; at < job.here; at += 1) {
-      boxes.push(make("li", {class: `slot ${late(job, now_s) ? "late" : "busy"}`, title: about(job, now_s)},
-        make("span", {class: "job", "aria-hidden": "true", text: job.key[0]}),
-        at === 0 ? make("span", {class: "unseen", text: `${count(job.here, "GPU")}: ${about(job, now_s)}`}) : null));
-    }
+  let n_ours = 0;
+  for (const job of [...node.jobs].sort((a, b) => b.here - a.here)) {
+    const text = `${count(job.here, "GPU")}: ${about(job, now_s)}`;
+    const box = make("li", {class: `slot ${late(job, now_s) ? "late" : "busy"}`, title: text},
+      make("span", {class: "job", "aria-hidden": "true", text: job.key[0]}), make("span", {class: "unseen", text}));
+    box.style.gridColumn = `span ${Math.min(8, job.here)}`;
+    boxes.push(box);
+    n_ours += job.here;
   }
-  const n_free = Math.min(node.n_free, node.n_gpus - boxes.length);
-  while (boxes.length < node.n_gpus - n_free) boxes.push(make("li", {class: "slot others", title: "not ours"}, make("span", {class: "unseen", text: "held by others"})));
-  while (boxes.length < node.n_gpus) boxes.push(make("li", {class: "slot free", title: "free"}, make("span", {class: "unseen", text: "free"})));
+  const n_free = Math.max(0, Math.min(node.n_free, node.n_gpus - n_ours));
+  const bare = (n, kind, text) => {
+    for (let at = 0; at < n; at += 1) boxes.push(make("li", {class: `slot ${kind}`, title: text}, make("span", {class: "unseen", text})));
+  };
+  bare(node.n_gpus - n_ours - n_free, "others", "held by others");
+  bare(n_free, "free", "free");
   const slots = make("ul", {class: "slots whole", "aria-label": `GPUs of ${node.name}`}, ...boxes);
   slots.style.gridTemplateColumns = `repeat(${Math.min(8, node.n_gpus)}, minmax(0, 1fr))`;
   const up = ["idle", "up", "ok"].includes(node.state);

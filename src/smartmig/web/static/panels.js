@@ -75,8 +75,8 @@ export const drawDecision = (last, mode) => {
   parts.push(refused.length ? list(refused.map((one) => `${action(one.action)}: ${one.why}`), "refused")
     : make("p", {text: `Let ${wanted.length === 1 ? "the action" : `all ${wanted.length} actions`} pass.`}));
   const other = last.alternatives ?? {};
-  if (other.slices?.length) parts.push(why("slices", "Why these slices", "Most urgent jobs first; of every kind of free slice the best.", sliceScores(other.slices, took)));
-  if (other.queue?.length) parts.push(why("queue", "Why these jobs and nodes", "The queue in the rule's order, lowest score first.", queueScores(other.queue, took)));
+  if (other.slices?.length) parts.push(why("slices", "Why these slices", "Most urgent jobs first, then those that were started; what each kind of free slice would mean.", sliceScores(other.slices, took)));
+  if (other.queue?.length) parts.push(why("queue", "Why these jobs and nodes", "The head of the queue in the rule's order, lowest score first, then the jobs that were started.", queueScores(other.queue, took)));
   if (other.cuts?.length) parts.push(why("cuts", "Why these cuts", "The learned policy's shares for the cuts now present.", cutScores(other.cuts)));
   put(box, JSON.stringify([last]), ...parts.filter(Boolean));
 };
@@ -112,18 +112,18 @@ export const drawEffect = (answer) => {
   }
   const row = (title, one, joules) => [title, String(one.n_jobs), span(one.mean_wait_s), span(one.mean_late_s), percent(one.late_frac), joules];
   put(box, JSON.stringify(answer),
-    make("p", {text: `${count(answer.measured.n_jobs, "finished job")}, simulated again under the policy and under a plain baseline: first come first served, cards left as they are. An estimate.`}),
+    make("p", {text: `${count(answer.measured.n_jobs, "finished job")}, simulated again under the policy and under a plain baseline: first come first served, MIG cards left as they are. An estimate.`}),
     ...bars(answer),
     scroller("Against the baseline", table(make("table"), "Against the baseline", ["", "Jobs", "Mean waiting", "Mean lateness", "Late", "Energy"], [
-      row("really", answer.measured, energy(answer.energy_j)), row("policy", answer.policy, energy(answer.policy.energy_j)),
+      row("really", answer.measured, energy(answer.energy_j || null)), row("policy", answer.policy, energy(answer.policy.energy_j)),
       row("baseline", answer.baseline, energy(answer.baseline.energy_j)),
     ])),
     make("p", {class: "quiet", text: "Energy by the cards' power curves; what really happened includes jobs that still run."}));
 };
 
 export const drawTiles = (view, effect) => {
-  const tiles = [["Time of the cluster", moment(view.time_s)], ["Running", view.n_running], ["Waiting", view.n_queued], ["Power", watts(view.watts)]];
-  if (effect) tiles.push(["Energy so far", energy(effect.energy_j)], ["Finished", effect.n_finished], ["Late", effect.n_late], ["Busy", percent(effect.busy_frac)]);
+  const tiles = [["Time of the cluster", moment(view.time_s)], ["Running", view.n_running], ["Waiting", view.n_queued], ["Power", view.watts ? watts(view.watts) : "not known"]];
+  if (effect) tiles.push(["Energy so far", effect.energy_j ? energy(effect.energy_j) : "not known"], ["Finished", effect.n_finished], ["Late", effect.n_late], ["Busy", percent(effect.busy_frac)]);
   const box = $("tiles");
   if (box.children.length !== tiles.length) box.replaceChildren(...tiles.map(([name]) => make("div", {}, make("dt", {text: name}), make("dd"))));
   tiles.forEach(([name, value], at) => {
