@@ -50,13 +50,13 @@ def port() -> int:
     return number
 
 
-def serve(home: Path, port: int) -> Daemon:
-    return Daemon(home, "--port", str(port), "--mode", "act", "--adapter", "simulated:load=2")
+def serve(home: Path, port: int, adapter: str) -> Daemon:
+    return Daemon(home, "--port", str(port), "--mode", "act", "--adapter", adapter)
 
 
 @pytest.fixture(scope="module")
 def daemon(home: Path, tokens: dict[str, str], port: int) -> Iterator[Daemon]:  # noqa: ARG001
-    running = serve(home, port)
+    running = serve(home, port, "simulated:load=2")
     yield running
     if running.process.poll() is None:
         running.stop()
@@ -109,6 +109,7 @@ def test_sign_in__refuses_a_wrong_token_and_keeps_a_right_one_for_the_tab(page: 
     assert serious(page) == []
     sign_in(page, tokens["ann"])
     says(page, "#who", "ann, operator")
+    assert page.evaluate("scrollY") == 0
     page.reload()
     page.locator(".card").first.wait_for()
     page.get_by_role("button", name="Sign out").click()
@@ -213,10 +214,12 @@ def test_journal__search_and_travel_to_what_was(page: Any, tokens: dict[str, str
     then = page.locator("#tiles dd").first.inner_text()
     page.wait_for_timeout(2500)
     assert page.locator("#tiles dd").first.inner_text() == then, "the past does not move on"
+    moment = page.locator("#moment-text")
+    there = moment.inner_text()
     page.get_by_role("button", name="Earlier recorded state").click()
-    playwright.expect(page.locator("#tiles dd").first).not_to_have_text(then)
+    playwright.expect(moment).not_to_have_text(there, timeout=WAIT_MS)
     page.get_by_role("button", name="Later recorded state").click()
-    playwright.expect(page.locator("#tiles dd").first).to_have_text(then)
+    playwright.expect(moment).to_have_text(there, timeout=WAIT_MS)
     page.get_by_label("Moment").focus()
     page.keyboard.press("Home")
     says(page, "#moment-text", "no state was recorded before this")
@@ -249,9 +252,12 @@ def test_page__says_stale_and_comes_back_with_the_server(
     assert daemon.stop() == 0
     says(page, "#banner", "Stale: the server has not answered")
     assert serious(page) == []
-    again = serve(home, port)
+    again = serve(home, port, "simulated:gpus=,nodes=2x4,load=3,speedup=600")
     try:
         playwright.expect(page.locator("#banner")).not_to_contain_text("Stale", timeout=WAIT_MS)
-        page.locator(".slot.busy").first.wait_for()
+        page.locator(".whole .slot.busy").first.wait_for()
+        assert page.locator(".card").count() == 2
+        says(page, "#decision", "Why these jobs and nodes")
+        assert serious(page) == []
     finally:
         again.stop()

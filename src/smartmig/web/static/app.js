@@ -182,7 +182,8 @@ $("token-form").addEventListener("submit", async (event) => {
   }
   try {
     await enter(text);
-    $("main").focus();
+    $("main").focus({preventScroll: true});
+    scrollTo(0, 0);
   } catch (error) {
     token.drop();
     $("token-error").textContent = error instanceof Refused

@@ -52,7 +52,7 @@ export const action = (body) => {
   if (verb === "start") return `Start ${what.key[0]} on ${what.shares.map(where).join(" and ")}`;
   if (verb === "stop") return `Stop ${what.key[0]}`;
   if (verb === "repartition") {
-    const cut = (what.layout ?? []).map((one) => one.profile).join(" + ");
+    const cut = (what.layout ?? []).map(([, profile]) => profile).join(" + ");
     return `Cut ${what.node} GPU ${what.gpu ?? 0} into ${cut || "nothing"}`;
   }
   return "The whole plan";

@@ -81,7 +81,7 @@ export const drawDecision = (last, mode) => {
   put(box, JSON.stringify([last]), ...parts.filter(Boolean));
 };
 
-const METRICS = [["Energy", "energy_j", energy], ["Mean lateness", "mean_late_s", span], ["Mean waiting", "mean_wait_s", span]];
+const METRICS = [["Energy", "energy_j", energy, 1], ["Mean lateness", "mean_late_s", span, 0.05], ["Mean waiting", "mean_wait_s", span, 0.05]];
 
 const against = (policy, baseline, name) => {
   const [ours, theirs] = [policy[name], baseline[name]];
@@ -91,9 +91,9 @@ const against = (policy, baseline, name) => {
   return Math.abs(change) < 0.0005 ? "the same" : `${percent(Math.abs(change))} ${change < 0 ? "less" : "more"}`;
 };
 
-const bars = (answer) => METRICS.map(([title, name, text]) => {
+const bars = (answer) => METRICS.map(([title, name, text, least]) => {
   const said = against(answer.policy, answer.baseline, name);
-  if (said === null || (answer.policy[name] === 0 && answer.baseline[name] === 0)) return null;
+  if (said === null || Math.max(answer.policy[name], answer.baseline[name]) < least) return null;
   const most = Math.max(answer.policy[name], answer.baseline[name], 1e-12);
   const bar = (who, kind, value) => {
     const fill = make("span", {class: `fill ${kind}`});
