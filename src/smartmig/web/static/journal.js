@@ -38,7 +38,7 @@ const draw = (more) => {
   const rows = found.map((record) => [
     make("button", {type: "button", class: "link", text: String(record.seq), "aria-label": `Show the cluster at record ${record.seq}`, onclick: () => goTo(record.seq)}),
     [make("span", {class: "date", text: `${moment(record.time_s).slice(0, 10)} `}), moment(record.time_s).slice(11)], record.kind,
-    make("details", {}, make("summary", {text: told(record)}), make("pre", {text: JSON.stringify(record.body, null, 1).slice(0, 20000)})),
+    make("details", {}, make("summary", {text: told(record)}), make("pre", {role: "region", tabindex: "0", "aria-label": `Record ${record.seq}`, text: JSON.stringify(record.body, null, 1).slice(0, 20000)})),
   ]);
   const box = $("found");
   if (!rows.length) {
