@@ -13,7 +13,7 @@ test: install-dev system-packages
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
 # Servers and the browser that end-to-end tests start themselves. Without them those tests are skipped and say so.
-SYSTEM_PACKAGES := postgresql chromium
+SYSTEM_PACKAGES := postgresql chromium slurm-wlm slurmctld slurmd slurm-client munge libslurm-dev slurm-wlm-basic-plugins gcc
 
 system-packages:
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from smartmig.compare import Progress, gather, n_workers, worker_pool
@@ -16,6 +17,7 @@ from smartmig.metrics.gang import (
     summarise,
     utilisation,
 )
+from smartmig.metrics.gang_series import GangSeries, series_of
 from smartmig.report.gang_tables import GangComparison
 from smartmig.sim.gang.run import simulate
 from smartmig.sim.gang.world import GangPolicy
@@ -30,11 +32,15 @@ class GangShard:
     policy: GangPolicySpec
     seed: int
     all_utilisations: bool
+    drawn: bool = False
+    """keep what a report draws"""
 
 
-def run_gang_shard(shard: GangShard) -> GangCosts:
+def run_gang_shard(shard: GangShard) -> tuple[GangCosts, GangSeries | None]:
     jobs, cluster, policy = shard.scenario.jobs(shard.seed), shard.scenario.cluster(), shard.policy.policy()
-    return costs_of(jobs, cluster, policy, simulate(jobs, cluster, policy), shard.all_utilisations)
+    run = simulate(jobs, cluster, policy)
+    series = series_of(jobs, run, cluster) if shard.drawn else None
+    return costs_of(jobs, cluster, policy, run, shard.all_utilisations), series
 
 
 def costs_of(
@@ -59,13 +65,21 @@ def compare_gangs(
     seeds: tuple[int, ...],
     progress: Progress,
     n_processes: int | None = None,
-    all_utilisations: bool = False,
+    all_utilisations: bool | Collection[GangPolicySpec] = False,
+    drawn: bool = False,
 ) -> GangComparison:
-    """All policies on all seeds; the first policy is the baseline."""
+    """All policies on all seeds; the first policy is the baseline.
+
+    `all_utilisations`: for all policies, for none, or for some; `drawn`: keep what a report draws of one seed.
+    """
     titles = [policy.title for policy in policies]
     if len(set(titles)) < len(titles):
         raise InputError(f"two policies are the same: {next(t for t in titles if titles.count(t) > 1)}")
-    shards = [GangShard(scenario, policy, seed, all_utilisations) for seed in seeds for policy in policies]
+    shards = [
+        GangShard(scenario, policy, seed, _is_measured(policy, all_utilisations), drawn and seed == seeds[0])
+        for seed in seeds
+        for policy in policies
+    ]
     done = 0
 
     def step() -> None:
@@ -77,7 +91,12 @@ def compare_gangs(
     with worker_pool(min(n_processes or n_workers(), len(shards))) as pool:
         # One seed first: each rule is compiled by one process only, the others load its cache.
         n = len(policies)
-        costs: list[GangCosts] = gather(pool, run_gang_shard, shards[:n], step)
-        costs += gather(pool, run_gang_shard, shards[n:], step)
-    runs = tuple((title, tuple(costs[at::n])) for at, title in enumerate(titles))
-    return GangComparison(scenario.title, seeds, runs, scenario.notes(scenario.jobs(seeds[0])))
+        found: list[tuple[GangCosts, GangSeries | None]] = gather(pool, run_gang_shard, shards[:n], step)
+        found += gather(pool, run_gang_shard, shards[n:], step)
+    runs = tuple((title, tuple(costs for costs, _ in found[at::n])) for at, title in enumerate(titles))
+    series = tuple(one for _, one in found[:n] if one is not None)
+    return GangComparison(scenario.title, seeds, runs, scenario.notes(scenario.jobs(seeds[0])), series)
+
+
+def _is_measured(policy: GangPolicySpec, which: bool | Collection[GangPolicySpec]) -> bool:
+    return which if isinstance(which, bool) else policy in which

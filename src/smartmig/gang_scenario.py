@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field, replace
-from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
-from smartmig.errors import InputError
 from smartmig.hardware.nodes import NodeCluster, parse_nodes, read_outages
 from smartmig.registry import REQUESTS, load
 from smartmig.scenario import RuleSpec, allocation_rule, rule_id, selection_rule
+from smartmig.sim.gang.run import check_backfill
 from smartmig.sim.gang.world import Backfill, GangPolicy
 from smartmig.types import GangJobs
-from smartmig.workload.gang.filter import GangFilter, date_s
+from smartmig.workload.gang.filter import GangFilter
 from smartmig.workload.gang.open import gang_trace
 from smartmig.workload.gang.requests import with_requests
 from smartmig.workload.trace_report import TraceReport
@@ -34,12 +33,17 @@ class GangPolicySpec:
         return f"{_shown(self.selection)}, {_shown(self.allocation)}, {backfill}"
 
     def policy(self, where: str = "") -> GangPolicy:
-        return GangPolicy(selection_rule(self.selection, where), allocation_rule(self.allocation, where), self.backfill)
+        rules = selection_rule(self.selection, where), allocation_rule(self.allocation, where)
+        policy = GangPolicy(*rules, self.backfill)
+        check_backfill(policy)
+        return policy
 
 
 def _shown(rule: RuleSpec) -> str:
     """`id` or `id:knob=value`, as one writes it."""
     knobs = {} if isinstance(rule, str) else {knob: value for knob, value in rule.items() if knob != "id"}
+    if "policy_file" in knobs:
+        knobs["policy_file"] = Path(str(knobs["policy_file"])).name
     return ":".join([rule_id(rule), *([",".join(f"{knob}={value}" for knob, value in knobs.items())] if knobs else [])])
 
 
@@ -100,12 +104,3 @@ def read_gang_jobs(scenario: GangScenario, seed: int) -> GangJobs:
 def _read(trace: Path, name: str | None, knobs: tuple[tuple[str, Any], ...]) -> tuple[GangJobs, TraceReport]:
     """A comparison runs one trace many times."""
     return gang_trace(trace, name, **dict(knobs)).read()
-
-
-def day_before(day: str, where: str) -> str:
-    """`2020-09-01` -> `2020-08-31`. Raises `InputError` for what is no date."""
-    date_s(day, where)
-    try:
-        return str(date.fromisoformat(day) - timedelta(days=1))
-    except OverflowError:
-        raise InputError(f"{where}: got '{day}', before which there are no days") from None

@@ -48,6 +48,7 @@ SELECTIONS: Mapping[str, str] = {
     "wfp": "smartmig.policy.selection.wfp:Wfp",
     "unicep": "smartmig.policy.selection.unicep:Unicep",
     "multifactor": "smartmig.policy.selection.multifactor:Multifactor",
+    "learned": "smartmig.policy.selection.learned:Learned",
 }
 
 ALLOCATIONS: Mapping[str, str] = {
@@ -55,6 +56,7 @@ ALLOCATIONS: Mapping[str, str] = {
     "best-fit": "smartmig.policy.allocation.best_fit:BestFit",
     "topology-aware": "smartmig.policy.allocation.topology_aware:TopologyAware",
     "fragmentation-aware": "smartmig.policy.allocation.fragmentation_aware:FragmentationAware",
+    "learned": "smartmig.policy.allocation.learned:Learned",
 }
 
 WORKLOADS: Mapping[str, str] = {
@@ -114,6 +116,7 @@ REPRODUCTIONS: Mapping[str, str] = {
     "s3-fig12": "smartmig.reproduce.s3:figure_12",
     "s3-fig13": "smartmig.reproduce.s3_shares:figure_13",
     "s3-table1": "smartmig.reproduce.s3:table_1",
+    "s4-table": "smartmig.reproduce.s4:table",
 }
 
 

@@ -59,7 +59,7 @@ FILES: dict[str, bytes] = {
 }
 
 
-STARTED = ("compiling", "days", "jobs", "2 of 2 rows", "  assumed")
+STARTED = ("reading the trace, ", "compiling", "days", "jobs", "2 of 2 rows", "  assumed")
 """How lines begin that tell of work under way."""
 
 
@@ -167,10 +167,10 @@ SENTENCES = [
     Bad("trace show lost_gangs.csv", r"no row is left to become a job: 1 broken, run_s is empty .line 2."),
     Bad("trace show dump.txt", r"dump\.txt:1: missing column AllocTRES or ReqTRES"),
     Bad("trace show gangs.csv --nodes 30", "--nodes: entry 1 '30': cannot be read; write NODESxGPUS"),
-    Bad("trace show gangs.csv --since yesterday", "since: got 'yesterday', allowed is a date like 2020-04-01"),
-    Bad("trace show gangs.csv --since 1970-02-01 --until 1970-01-01", "until: got 1970-01-01, which is before"),
+    Bad("trace show gangs.csv --from yesterday", "--from: got 'yesterday', allowed is a date like 2020-04-01"),
+    Bad("trace show gangs.csv --from 1970-02-01 --to 1970-01-01", "--to: got 1970-01-01, which is not after"),
     Bad("trace show gangs.csv --max-gpus -1", "max_gpus: got -1"),
-    Bad("trace show gangs.csv --since 2024-01-01", "no row is left to become a job: 2 before 2024-01-01"),
+    Bad("trace show gangs.csv --from 2024-01-01", "no row is left to become a job: 2 before 2024-01-01"),
     Bad("trace show gangs.csv --group gpu", "group: no group 'gpu'"),
     Bad("trace show gangs.csv --procs-per-gpu 2", "--procs-per-gpu: the format 'csv' has no such knob"),
     Bad("trace convert gangs.csv --slack 2:4 -o out.csv", "--slack: the format 'csv' has no such knob"),
@@ -186,7 +186,8 @@ SENTENCES = [
     Bad("simulate --trace gangs.csv", "--trace belongs to --world gang, and this is --world mig"),
     Bad("compare --selection sjf", "--selection belongs to --world gang, and this is --world mig"),
     Bad(f"{GANG} --placement largest-first", "--placement belongs to --world mig, and this is --world gang"),
-    Bad("compare --world gang --trace gangs.csv --report page.html", "--report belongs to --world mig"),
+    Bad("compare --world gang --trace gangs.csv --multiplier 2", "--multiplier belongs to --world mig"),
+    Bad(f"{GANG} --policy-file good.csv", "--policy-file: no rule given is `learned`, so nothing would read it"),
     Bad("simulate --world gang --trace gone.csv", r"gone\.csv: no such file"),
     Bad("simulate --world gang --trace good.csv", r"good\.csv:1: the header fits no trace format"),
     Bad(f"{GANG} --selection fcsf", "no selection 'fcsf'. Did you mean 'fcfs'"),
@@ -194,8 +195,27 @@ SENTENCES = [
     Bad(f"{GANG} --allocation best-fit:colour=1", "allocation best-fit: no knob 'colour'"),
     Bad(f"{GANG} --selection multifactor:half_life_s=high", "half_life_s: .*valid number"),
     Bad(f"{GANG} --requests menu", "--requests: no request model 'menu'"),
-    Bad(f"{GANG} --from soon", "since: got 'soon', allowed is a date like 2020-04-01"),
+    Bad(f"{GANG} --from soon", "--from: got 'soon', allowed is a date like 2020-04-01"),
     Bad(f"{GANG} --to 2020-13-01", "--to: got '2020-13-01', allowed is a date"),
+    Bad(
+        f"{GANG} --selection learned --backfill conservative", "picks job by job; conservative backfill needs an order"
+    ),
+    Bad(f"{GANG} --selection learned --policy-file gone.npz", r"gone\.npz: no such policy file"),
+    Bad(f"{GANG} --selection learned --policy-file good.csv", r"good\.csv: not a policy file"),
+    Bad(f"{GANG} --selection learned:guard_s=0", "learned.guard_s must be above 0"),
+    Bad(f"{GANG} --selection sjf-predicted:predictor=gone.npz", r"gone\.npz: no such policy file"),
+    Bad("reproduce s4-table", "s4-table needs the Helios Venus trace: give its file with --trace"),
+    Bad("reproduce s4-table --traces gone", "--traces: gone is no folder"),
+    Bad("reproduce s2 --trace gangs.csv", "s2 makes its own days"),
+    Bad("train gang --trace gangs.csv -o p.npz", "--to and --tune-to: training needs the day its part ends"),
+    Bad("train gang --trace gangs.csv -o p.npz --goal speed", "--goal: got 'speed', allowed are slowdown and wait"),
+    Bad("train gang --trace gangs.csv -o p.npz --elite 99", "--elite must be at most --candidates"),
+    Bad(
+        "train gang --trace gangs.csv -o p.npz --to 1970-01-02 --tune-to 1970-01-03",
+        "no row is left to become a job|shorter than --stretch-days",
+        started=True,
+    ),
+    Bad("train run-times --trace gone.csv -o p.npz", r"gone\.csv: no such file"),
     Bad(f"{GANG} --nodes 30", "--nodes: entry 1 '30': cannot be read"),
     Bad(f"{GANG} --nodes-per-switch -1", "--nodes-per-switch"),
     Bad(f"{GANG} --procs-per-gpu 2", "procs_per_gpu: the format 'csv' has no such knob"),

@@ -211,11 +211,11 @@ def test_trace__converts_splits_and_shows_whole_gpu_jobs(tmp_path: Path) -> None
     assert (raw["format"], raw["n_jobs"], raw["n_limits"]) == ("helios", 40, 0)
     assert raw["report"]["broken"] == {"other than 5 fields": [42]}
     assert raw["load"] == pytest.approx(raw["gpu_hours"] / (16 * 24 * raw["days"]))
-    flags = ("--max-gpus", 8, "--until", "2021-03-03", "--requests", "menu-1h", "--seed", 5)
+    flags = ("--max-gpus", 8, "--to", "2021-03-04", "--requests", "menu-1h", "--seed", 5)
     done = smartmig(tmp_path, "trace", "convert", "venus.csv", *flags, "-o", "jobs.csv.gz")
     assert (done.returncode, done.stdout) == (0, "")
     assert "  broken 1: other than 5 fields (line 42)" in done.stderr.splitlines()
-    assert "  left out 9: after 2021-03-03" in done.stderr.splitlines()
+    assert "  left out 9: from 2021-03-04 on" in done.stderr.splitlines()
     assert "40 of 40 requested times are made up: menu-1h, seed 5" in done.stderr
     kept = answer(tmp_path, "trace", "show", "jobs.csv.gz", "--format", "csv")
     assert kept["n_limits"] == kept["n_jobs"] == 27

@@ -119,5 +119,7 @@ def test_gang__every_combination_runs(selection: str, allocation: str) -> None:
         0.0,
     )
     for backfill in Backfill:
+        if selection == "learned" and backfill is Backfill.conservative:
+            continue  # it picks job by job: refused, see test_bad_input
         policy = gang_policy(selection, allocation, backfill)
         assert_same(simulate(jobs, cluster, policy), simulate_plainly(jobs, cluster, policy))

@@ -121,6 +121,8 @@ def test_selection__knows_no_true_run_time_unless_it_says_oracle(
     jobs, cluster = world
     allocation = "topology-aware" if selection == "unicep" else "best-fit"
     allocation = "fragmentation-aware" if selection == "multifactor" else allocation
+    if selection == "learned":
+        allocation, backfill = "learned", Backfill.easy
     policy = gang_policy(selection, allocation, backfill)
     run = simulate(jobs, cluster, policy)
     moment = data.draw(st.sampled_from(sorted(set(run.stretches.from_s.tolist()))))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from smartmig import __version__
-from smartmig.cli import generate, journal, token, trace, train
+from smartmig.cli import generate, journal, slurm, token, trace, train
 from smartmig.cli.bound import bound
 from smartmig.cli.compare import compare
 from smartmig.cli.demo import demo
@@ -63,3 +63,4 @@ app.add_typer(generate.app, name="generate")
 app.add_typer(trace.app, name="trace")
 train.app.command()(ranges)
 app.add_typer(train.app, name="train")
+app.add_typer(slurm.app, name="slurm")

@@ -22,7 +22,7 @@ from smartmig.sim.mig.run import cuts_of
 from smartmig.workload.jobs_csv import place_of_job
 from smartmig.workload.mix import parse_deadline
 
-SHARED = ("world", "seeds", "first_seed", "processes", "json_output")
+SHARED = ("world", "seeds", "first_seed", "processes", "policy_file", "report", "json_output")
 
 
 @with_flags(gang.GangFlags)
@@ -82,6 +82,8 @@ def compare(
             seeds,
             first_seed,
             processes,
+            policy_file,
+            report,
             json_output,
         )
         return

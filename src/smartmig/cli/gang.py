@@ -10,12 +10,15 @@ from typing import Annotated, Any
 
 import typer
 
-from smartmig.cli.console import log, output, print_json, progress_bar
-from smartmig.cli.options import rule_spec
+from smartmig.cli.console import log, output, prepare_place, print_json, progress_bar
+from smartmig.cli.options import rule_spec, with_policy_file
 from smartmig.errors import InputError, NoNodesFit
 from smartmig.gang_compare import compare_gangs, costs_of
-from smartmig.gang_scenario import GangPolicySpec, GangScenario, day_before
-from smartmig.report.gang_tables import gang_comparison_json, gang_comparison_table, gang_table
+from smartmig.gang_scenario import GangPolicySpec, GangScenario
+from smartmig.metrics.gang_series import series_of
+from smartmig.report.gang_fairness import fairness_json, fairness_table
+from smartmig.report.gang_page import gang_page
+from smartmig.report.gang_tables import GangComparison, gang_comparison_json, gang_comparison_table, gang_table
 from smartmig.sim.gang.run import is_compiled
 from smartmig.sim.gang.run import simulate as run_simulation
 from smartmig.sim.gang.world import Backfill
@@ -79,12 +82,11 @@ class GangFlags:
             raise InputError("--trace: the whole-GPU world needs a file of jobs")
         if self.nodes_per_switch < 0 or self.procs_per_gpu < 0:
             raise InputError("--nodes-per-switch and --procs-per-gpu are whole numbers from 0 up")
-        last = day_before(self.before, "--to") if self.before else ""
         return GangScenario(
             trace=Path(self.trace),
             format=self.format or None,
             knobs=(("procs_per_gpu", self.procs_per_gpu),) if self.procs_per_gpu else (),
-            chosen=GangFilter(self.max_gpus, self.since, last, self.group, self.without_group),
+            chosen=GangFilter(self.max_gpus, self.since, self.before, self.group, self.without_group),
             requests=self.requests or None,
             nodes=self.nodes,
             nodes_per_switch=self.nodes_per_switch or None,
@@ -107,6 +109,21 @@ def refuse_other_world(ctx: typer.Context, world: WorldChoice, shared: Collectio
             raise InputError(f"{parameter.opts[0]} belongs to --world {other.value}, and this is --world {world.value}")
 
 
+def refuse_unread(policy_file: Path | None, rules: Sequence[str]) -> None:
+    """A policy file that no rule reads would be without effect: say so."""
+    if policy_file is not None and not any(rule.split(":")[0] == "learned" for rule in rules):
+        raise InputError("--policy-file: no rule given is `learned`, so nothing would read it")
+
+
+def policy_spec(selection: str, allocation: str, backfill: Backfill, policy_file: Path | None) -> GangPolicySpec:
+    """From the flags; `learned` rules take the policy file."""
+    return GangPolicySpec(
+        with_policy_file(rule_spec(selection, "--selection"), policy_file),
+        with_policy_file(rule_spec(allocation, "--allocation"), policy_file),
+        backfill,
+    )
+
+
 def simulate(
     flags: GangFlags,
     selection: str,
@@ -114,12 +131,17 @@ def simulate(
     backfill: Backfill,
     utilisation: Utilisations,
     seed: int,
+    policy_file: Path | None,
+    report: Path | None,
     as_json: bool,
 ) -> None:
     """One trace, one cluster, one policy."""
     scenario = flags.scenario()
-    spec = GangPolicySpec(rule_spec(selection, "--selection"), rule_spec(allocation, "--allocation"), backfill)
+    refuse_unread(policy_file, (selection, allocation))
+    spec = policy_spec(selection, allocation, backfill, policy_file)
     policy, cluster = spec.policy(), scenario.cluster()
+    if report is not None:
+        prepare_place(report)
     jobs = scenario.jobs(seed)
     log("\n".join(scenario.rows()))
     if not is_compiled(policy):
@@ -131,6 +153,10 @@ def simulate(
         raise InputError(f"{scenario.trace}: {error}") from None
     costs = costs_of(jobs, cluster, policy, run, utilisation is Utilisations.all)
     notes = scenario.notes(jobs)
+    if report is not None:
+        runs, series = ((spec.title, (costs,)),), (series_of(jobs, run, cluster),)
+        gang_page(report, GangComparison(scenario.title, (seed,), runs, notes, series))
+        log(f"wrote {report}")
     if as_json:
         about: dict[str, Any] = {"policy": spec.title, "nodes": scenario.nodes, "trace": scenario.trace.name}
         about |= {"requests": scenario.requests, "seed": seed, "notes": list(notes)}
@@ -150,12 +176,17 @@ def compare(
     seeds: int | None,
     first_seed: int | None,
     processes: int | None,
+    policy_file: Path | None,
+    report: Path | None,
     as_json: bool,
 ) -> None:
     """All combinations of rules on the same seeds of made-up requests."""
     scenario = flags.scenario()
+    if report is not None:
+        prepare_place(report)
+    refuse_unread(policy_file, (*selections, *allocations))
     policies = tuple(
-        GangPolicySpec(rule_spec(selection, "--selection"), rule_spec(allocation, "--allocation"), backfill)
+        policy_spec(selection, allocation, backfill, policy_file)
         for backfill in backfills or (Backfill.none, Backfill.easy)
         for selection in selections or ("fcfs", "lcfs", "sjf")
         for allocation in allocations or ("best-fit",)
@@ -178,12 +209,18 @@ def compare(
                 tell,
                 processes,
                 utilisation is Utilisations.all,
+                drawn=report is not None,
             )
     except NoNodesFit as error:
         raise InputError(f"{scenario.trace}: {error}") from None
+    if report is not None:
+        gang_page(report, result)
+        log(f"wrote {report}")
     if as_json:
-        print_json({**gang_comparison_json(result), "nodes": scenario.nodes, "requests": scenario.requests})
+        about = {"nodes": scenario.nodes, "requests": scenario.requests, "fairness": fairness_json(result)}
+        print_json({**gang_comparison_json(result), **about})
         return
     output().print(gang_comparison_table(result))
+    output().print(fairness_table(result))
     for note in result.notes:
         log(f"note: {note}")

@@ -65,7 +65,8 @@ def rule_spec(text: str, where: str) -> RuleSpec:
 PolicyFile = Annotated[
     Path | None,
     typer.Option(
-        help="Trained policy for `mean-field` or `--policy joint`, in place of the shipped one.", dir_okay=False
+        help="Trained policy for `mean-field`, `--policy joint` or (gang) `learned`, in place of the shipped one.",
+        dir_okay=False,
     ),
 ]
 
@@ -90,7 +91,7 @@ def with_policy_file(spec: RuleSpec, policy_file: Path | None) -> RuleSpec:
     if policy_file is None:
         return spec
     knobs = {"id": spec} if isinstance(spec, str) else spec
-    return {**knobs, "policy_file": str(policy_file)} if knobs.get("id") == "mean-field" else spec
+    return {**knobs, "policy_file": str(policy_file)} if knobs.get("id") in ("mean-field", "learned") else spec
 
 
 def field_docs(settings: type) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import signal
 import sys
 import threading
@@ -87,7 +88,8 @@ def serve(
     names = PolicyNames.parse(selection, allocation, backfill, placement, repartition)
     connection = open_adapter(adapter)
     settings = LoopSettings(mode=Mode(mode), period_s=period)
-    worlds = worlds_of(connection.source.observe(settings.observe_timeout_s))
+    first = connection.source.observe(settings.observe_timeout_s)
+    worlds = worlds_of(first)
     policy, fallback = names.policy(worlds), FALLBACK.policy(worlds)
     rules = GuardRules(max_wait_s=max_wait)
     ranges = trained_ranges(policy)
@@ -107,6 +109,8 @@ def serve(
             "guard": asdict(rules),
         }
         loop = Loop(connection, pilot, book, settings, about, kill_place(kill_file))
+        pilot.warm_up(first)
+        _be_prompt()
         record = JsonLog(sys.stderr)
         loop.listener = record.hear
         record.say("info", "ready", adapter=adapter, mode=mode, journal=book.engine.url.render_as_string(True))
@@ -137,6 +141,15 @@ def _turn(loop: Any, turns: int) -> None:
 
     loop.listener = count
     loop.run()
+
+
+def _be_prompt() -> None:
+    """Threads that write and talk must not keep the deciding one waiting: by default each may for 5 ms on end, and a
+    full collection of everything imported takes longer than a decision."""
+    sys.setswitchinterval(2e-4)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 def _serve_api(loop: Any, policy: Any, fallback: Any, seed: int, host: str, port: int, record: Any, turns: int) -> None:

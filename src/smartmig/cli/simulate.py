@@ -37,7 +37,7 @@ from smartmig.sim.mig.run import cuts_of, is_compiled
 from smartmig.sim.mig.run import simulate as run_simulation
 from smartmig.workload.jobs_csv import place_of_job, read_jobs
 
-SHARED = ("world", "seed", "json_output")
+SHARED = ("world", "seed", "policy_file", "report", "json_output")
 
 
 @with_flags(gang.GangFlags)
@@ -59,7 +59,9 @@ def simulate(
     restart_s: RestartS = 0.0,
     speed: SpeedMode = Speed.as_given,
     seed: Annotated[int, typer.Option(min=0, help="Of the policy's own draws; gang: of made-up requests.")] = 0,
-    report: Annotated[Path | None, typer.Option(help="Write an HTML page with the slice timeline here.")] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write an HTML page here: the slice timeline; gang: waiting over time.")
+    ] = None,
     selection: Annotated[str, typer.Option(help="gang: which queued job is next, id or id:knob=value,...")] = "fcfs",
     allocation: Annotated[str, typer.Option(help="gang: which nodes it gets, id or id:knob=value,...")] = "best-fit",
     backfill: Annotated[Backfill, typer.Option(help="gang: what may pass a job that does not fit.")] = Backfill.none,
@@ -72,7 +74,8 @@ def simulate(
     """
     gang.refuse_other_world(ctx, world, SHARED)
     if world is gang.WorldChoice.gang:
-        gang.simulate(settings, selection, allocation, backfill, utilisation, seed, json_output)
+        given = selection, allocation, backfill
+        gang.simulate(settings, *given, utilisation, seed, policy_file, report, json_output)
         return
     if jobs is None:
         raise InputError("--jobs: a job file is needed; see `smartmig generate`")

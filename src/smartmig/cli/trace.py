@@ -240,7 +240,10 @@ def _gang_flags(strict: bool, procs_per_gpu: int | None) -> Given:
 
 def _refuse_gang_flags(name: str, chosen: GangFilter, flags: Mapping[str, Any]) -> None:
     """Flags that only jobs of whole GPUs have."""
-    filters = {f"--{field.name.replace('_', '-')}": getattr(chosen, field.name) or None for field in fields(chosen)}
+    named = {
+        field.name: field.metadata.get("flag", (f"--{field.name.replace('_', '-')}",))[0] for field in fields(chosen)
+    }
+    filters = {flag: getattr(chosen, name) or None for name, flag in named.items()}
     for flag, value in {**filters, **flags}.items():
         if value is not None:
             hint = "; read it with --whole-gpus" if name in GANG_TRACES and name != "csv" else ""

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, Protocol
@@ -16,6 +17,7 @@ import typer
 
 from smartmig.cli import STOPPED
 from smartmig.cli.console import Json, log, output, prepare_place, print_json, progress_bar
+from smartmig.cli.gang import GangFlags
 from smartmig.cli.options import Gpus, Layouts, Preempt, Recut, RecutMode, rule_spec, with_flags
 from smartmig.compare import Progress
 from smartmig.errors import InputError
@@ -27,7 +29,8 @@ from smartmig.scenario import placement_rule, repartition_rule
 from smartmig.sim.mig.run import Cluster
 from smartmig.sim.mig.world import Settings
 from smartmig.train.placement import PriceSearch
-from smartmig.train.settings import JointTraining, PlacementTraining, PriceTraining, Training
+from smartmig.train.run_times import fit_jobs, write_run_times
+from smartmig.train.settings import GangTraining, JointTraining, PlacementTraining, PriceTraining, Training
 from smartmig.types import Jobs
 from smartmig.workload.diurnal import DiurnalDay
 from smartmig.workload.mix import parse_deadline
@@ -225,6 +228,69 @@ def _torch_device(device: str) -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
+Trace = Annotated[str, typer.Option(help="File of whole-GPU jobs (helios, philly, swf, sacct, csv ...).")]
+MaxGpus = Annotated[int, typer.Option(min=0, help="Leave out jobs with more GPUs; 0 keeps all.")]
+Since = Annotated[str, typer.Option("--from", help="First day of the training part, e.g. 2020-04-01 (UTC).")]
+Before = Annotated[str, typer.Option("--to", help="The day after its last.")]
+Requests = Annotated[str, typer.Option(help="Made-up requested times where the trace has none, e.g. menu-1h.")]
+
+
+@app.command("gang")
+@with_flags(GangTraining)
+def gang(
+    to: Output,
+    trace: Trace,
+    settings: GangTraining,
+    nodes: Annotated[str, typer.Option(help="nodes x GPUs, as for simulate.")] = "30x8",
+    max_gpus: MaxGpus = 0,
+    since: Since = "",
+    before: Before = "",
+    tune_to: Annotated[str, typer.Option(help="The tuning part goes from --to to the day before this one.")] = "",
+    requests: Requests = "",
+    threads: Threads = None,
+    resume: Resume = False,
+    json_output: Json = False,
+) -> None:
+    """Train the two agents of a whole-GPU cluster: search a rule's numbers, then PPO on both networks.
+
+    With --predictor the run times they expect are written beside the policy. A checkpoint lies beside the output
+    (.ckpt); Ctrl-C keeps it and the best agents so far. TensorBoard's curves go to a folder beside it.
+    """
+    with _needs_torch():
+        from smartmig.train.gang import GangTrainer
+    prepare_place(to)
+    if not before or not tune_to:
+        raise InputError("--to and --tune-to: training needs the day its part ends, and the day its tuning part ends")
+    flags = GangFlags(trace=trace, nodes=nodes, max_gpus=max_gpus, since=since, before=before, requests=requests)
+    training, tuning = flags.scenario(), replace(flags, since=before, before=tune_to).scenario()
+    if not requests:
+        settings = replace(settings, request_seeds=1, validation_seeds=1)
+    log("reading the trace, running the baselines and compiling ...")
+    trainer = GangTrainer(training.jobs, tuning.jobs, training.cluster(), settings, threads)
+    run = TrainingRun(trainer, trainer.total, to, resume, json_output)
+    run.go(None, lambda: trainer.export(to, training_command(), nodes))
+    run.report("validation_score", trainer.best_score, trainer.curve, "rounds")
+
+
+@app.command("run-times")
+def run_times(
+    to: Annotated[Path, typer.Option("-o", "--output", help="File to write (.npz).")],
+    trace: Trace,
+    max_gpus: MaxGpus = 0,
+    since: Since = "",
+    before: Before = "",
+    requests: Requests = "",
+    seeds: Annotated[int, typer.Option(min=1, help="Draws of made-up requests.")] = 6,
+) -> None:
+    """Learn run times to expect from what was requested: by request class and size, on the training part only."""
+    prepare_place(to)
+    flags = GangFlags(trace=trace, max_gpus=max_gpus, since=since, before=before, requests=requests)
+    scenario = flags.scenario()
+    jobs = [scenario.jobs(seed) for seed in range(seeds if requests else 1)]
+    write_run_times(to, fit_jobs(jobs), training_command())
+    output().print(f"{to}: run times of {sum(len(one) for one in jobs):,} jobs")
+
+
 class Trainable(Protocol):
     """What can be trained round by round."""
 
@@ -263,7 +329,8 @@ class TrainingRun:
                 row = self.trainer.update()
                 now, validated = (row.get(f"{days}_et", row.get(f"{days}_score")) for days in ("train", "validation"))
                 best = best if validated is None else f", {validated:.4f} on validation days"
-                tell(f"ET {now:.3f}{best}", self.trainer.iteration, self.total)
+                what = "ET" if "train_et" in row else "score"
+                tell(f"{what} {now:.3f}{best}", self.trainer.iteration, self.total)
                 if board is not None:
                     for name, value in row.items():
                         board.add_scalar(name, value, self.trainer.iteration)

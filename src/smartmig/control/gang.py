@@ -17,7 +17,7 @@ from smartmig.control.memory import EVERYBODY, Memory, Promise, charged, counted
 from smartmig.control.rows import admitted
 from smartmig.errors import InputError
 from smartmig.jit import kernel
-from smartmig.policy.gang_view import CONSERVATIVE, USER, JobArrays, State, World
+from smartmig.policy.gang_view import CONSERVATIVE, USER, JobArrays, State, World, count_brief
 from smartmig.policy.selection.known import KnownJobs
 from smartmig.policy.view import Records
 from smartmig.sim.gang.decide import plan_afresh, shift_parts
@@ -63,7 +63,9 @@ def put_away(world: World, state: State, away: Ints) -> None:
     """These nodes take no jobs."""
     for at in range(away.size):
         state.node[away[at]].n_away = 1
+        count_brief(world, state, away[at], -1)
         set_offer(world, state, 0, away[at], 0)
+        count_brief(world, state, away[at], 1)
 
 
 @kernel

@@ -177,9 +177,9 @@ class Loop:
         return self._decide(state)
 
     def _decide(self, state: ClusterState) -> Turn:
-        began_s = time.perf_counter()
+        began_s, cpu_s = time.perf_counter(), time.thread_time()
         judged = self.pilot.decide(state)
-        took_s = time.perf_counter() - began_s
+        took_s, cpu_s = time.perf_counter() - began_s, time.thread_time() - cpu_s
         self._wake_s = judged.wake_s
         counts = self.counts
         counts.decisions += 1
@@ -188,7 +188,7 @@ class Loop:
         counts.fallbacks += bool(judged.fallback)
         acts = self.mode is Mode.act and self.in_charge and not self.killed and bool(judged.plan)
         number = counts.decisions
-        body = decision_body(judged, self.mode, number, took_s, acts)
+        body = decision_body(judged, self.mode, number, took_s, acts) | {"cpu_s": cpu_s}
         if judged.wanted or judged.plan or judged.refused:
             self.journal.append("decision", state.time_s, body)
         else:
@@ -311,10 +311,20 @@ class Loop:
         self.counts.errors += 1
         self._failures += 1
         self._say("error", {"what": why, "on_end": self._failures})
-        if self._failures == self.settings.max_failures and self.in_charge:
+        if self._failures % self.settings.max_failures == 0 and self.in_charge and self._can_let_go():
             self.kill(f"{self._failures} failed turns on end: {why}")
         # A cluster that is away is asked less and less often.
         self._stop.wait(min(5.0, 0.1 * 2**self._failures))
+
+    def _can_let_go(self) -> bool:
+        """A cluster that is away altogether cannot be given back: it is waited for, and then taken over again."""
+        with self._acting:
+            try:
+                self.actuator.let_go(self.settings.observe_timeout_s)
+            except AdapterError:
+                self.in_charge = False
+                return False
+        return True
 
     def _recovered(self) -> None:
         self._failures = 0

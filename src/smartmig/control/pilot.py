@@ -7,7 +7,7 @@ plans.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from smartmig.control.decide import Decider, LivePolicy
@@ -16,7 +16,7 @@ from smartmig.control.memory import Memory
 from smartmig.control.switch import Mode
 from smartmig.control.wire import action_to_json, plan_to_json
 from smartmig.errors import SmartmigError
-from smartmig.types import ClusterState, JobKey, Plan
+from smartmig.types import SLICE_SIZES, ClusterState, JobKey, JobRequest, Plan
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +53,16 @@ class Pilot:
         self.ranges = ranges
         self.memory = memory or Memory()
         self.guard_memory = GuardMemory()
+
+    def warm_up(self, state: ClusterState) -> None:
+        """Decide about made-up jobs on this cluster, and forget it: what is compiled or loaded at first use takes
+        seconds, which no real job should wait for."""
+        whole = JobRequest(JobKey("0", state.time_s), limit_s=60.0)
+        piece = JobRequest(JobKey("1", state.time_s), 0, 60.0, run_s=(60.0,) * len(SLICE_SIZES))
+        made_up = replace(state, queued=(whole, piece), running=())
+        for decider in (self.decider, self.fallback):
+            decision = decider.decide(made_up, Memory())
+            check(decision.plan, made_up, GuardMemory(), self.rules, decision.features, self.ranges)
 
     def decide(self, state: ClusterState) -> Judged:
         wanted: Plan = ()

@@ -35,6 +35,7 @@ class GangCosts:
     p99_wait_s: float
     worst_wait_s: float
     """mean of the 1 % that waited longest"""
+    longest_wait_s: float
     mean_turnaround_s: float
     """from submission to the end"""
     mean_bounded_slowdown: float
@@ -65,6 +66,8 @@ class GangCosts:
     """mean wait by number of GPUs"""
     wait_by_user_s: dict[str, float]
     """mean wait by user; empty where jobs have no users"""
+    slowdown_by_size: dict[str, float]
+    """mean bounded slowdown by number of GPUs"""
 
 
 def waits_s(jobs: GangJobs, run: GangRun) -> Floats:
@@ -92,6 +95,7 @@ def summarise(jobs: GangJobs, run: GangRun, cluster: NodeCluster) -> GangCosts:
         p95_wait_s=float(np.percentile(wait_s, 95)),
         p99_wait_s=float(np.percentile(wait_s, 99)),
         worst_wait_s=float(np.sort(wait_s)[-n_worst:].mean()),
+        longest_wait_s=float(wait_s.max()),
         mean_turnaround_s=float((run.finish_s - jobs.submit_s).mean()),
         mean_bounded_slowdown=float(slowdown.mean()),
         p95_bounded_slowdown=float(np.percentile(slowdown, 95)),
@@ -108,6 +112,7 @@ def summarise(jobs: GangJobs, run: GangRun, cluster: NodeCluster) -> GangCosts:
         n_events=run.n_events,
         wait_by_size_s=means_by(sizes, wait_s),
         wait_by_user_s={} if users is None else means_by(users, wait_s),
+        slowdown_by_size=means_by(sizes, slowdown),
     )
 
 

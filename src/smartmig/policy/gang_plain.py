@@ -63,8 +63,14 @@ class PlainGang:
     """when it would start"""
     can_start: Callable[[int], bool] = bool
     """whether a queued job fits now without delaying the reserved one"""
+    accepts: Callable[[int, int], bool] = lambda job, node: True  # noqa: ARG005
+    """whether the job may run on the node's GPU model"""
     reserved: int | None = None
     """the job for which EASY keeps GPUs, within the present decision pass"""
+    reserved_s: float = math.inf
+    """when it can start"""
+    guarded_s: float = -math.inf
+    """when a learned rule's guard last started a job"""
 
     @property
     def n_gpus(self) -> int:

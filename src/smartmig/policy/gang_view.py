@@ -35,21 +35,25 @@ RANKED = record("job n_gpus", "limit_s")
 NOW = record(
     "n_submitted n_done n_events n_waiting n_ends n_running n_stretches n_edges pending replan reserved cursor n_chosen"
     " n_freed spare_part spare_step n_bad_choices",
-    "time_s reserved_s next_start_s place_s",
+    "time_s reserved_s next_start_s place_s guarded_s",
 )
 """the clock and the counters; n_edges: outage edges passed; pending: a decision pass is due; replan: all reservations
 are void; reserved: job with EASY's reservation, -1 = none, and reserved_s, when it can start; cursor: rank from which
 to look for jobs to backfill; n_chosen: nodes in `chosen`; n_freed: how often a reservation or a running job gave GPUs
 back; spare_part, spare_step: first of the unused records; next_start_s: first reserved start ahead; place_s: when the
-job being placed would start"""
+job being placed would start; guarded_s: when a learned rule's guard last started a job"""
 
 JOB = record("first_part checked n_starts killed", "begin_s until_s finish_s promised_s")
 """first_part: its GPUs, held or reserved, -1 = none; checked: n_freed when an earlier start was last looked for;
 begin_s: when it began or, by its reservation, will (inf = not planned); until_s: then + limit"""
 
-NODE = record("free n_away first_part first_step freed")
+BRIEF_S = 3600.0
+"""A job that asks for no more than this is brief; a node without any other jobs will be idle within it."""
+
+NODE = record("free n_away first_part first_step freed n_lasting", "until_s")
 """free: GPUs nobody holds; n_away: outages it is in; first_part: who holds the others, -1 = nobody; first_step: its
-plan; freed: n_freed when it last gave back"""
+plan; freed: n_freed when it last gave back; n_lasting: its jobs that are not brief; until_s: when the limits of its
+jobs will have ended them all"""
 
 PART = record("job node n_gpus next before after")
 """some of a job's GPUs; next: more of the same job; before, after: neighbours on the node while held; -1 = none"""
@@ -116,6 +120,7 @@ class State(NamedTuple):
     step: Records  # STEP; only with conservative backfill
     offer: Ints  # (2, n_nodes)
     n_offering: Ints  # (2, n_models, widest + 1) nodes by model and GPUs offered
+    n_brief: Ints  # (n_models, widest + 1) those of row 0 without a lasting job, idle ones included
     room: Records  # (2, n_models) ROOM
     offered: Ints  # (n_nodes,) what the job being placed may have of each node
     take: Ints  # (n_nodes,) what it gets
@@ -204,14 +209,16 @@ def whole_nodes_fit(world: World, jobs: JobArrays, job: int, offered: Ints) -> b
 
 
 @kernel
+def count_brief(world: World, state: State, node: int, change: int) -> None:
+    """Take the node out of the count of brief ones before it changes (-1), put it back after (+1)."""
+    if state.node[node].n_lasting == 0:
+        state.n_brief[world.node[node].model, state.offer[0, node]] += change
+
+
+@kernel
 def busy_until(state: State, node: int) -> float:
     """When the last of the node's jobs will be ended by its limit; now, if it has none."""
-    until_s = state.now[0].time_s
-    part = state.node[node].first_part
-    while part >= 0:
-        until_s = max(until_s, state.job[state.part[part].job].until_s)
-        part = state.part[part].after
-    return until_s
+    return max(state.node[node].until_s, state.now[0].time_s)
 
 
 @kernel

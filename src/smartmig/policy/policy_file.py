@@ -1,7 +1,8 @@
 """A trained policy on disk: one small file of arrays with everything needed to trust it.
 
-`weights` is the network's vector (`network.SHAPES`, `prices.SHAPES`); `about` is JSON: what it is, the encoding it
-reads, what it was trained on, with which command. Reading refuses what does not fit, in one sentence.
+`weights` is the network's vector (`network.SHAPES`, `prices.SHAPES`, `gang_network.SHAPES`) or a table (`RunTimes`);
+`about` is JSON: what it is, the encoding it reads, what it was trained on, with which command. Reading refuses what
+does not fit, in one sentence.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ import numpy as np
 
 from smartmig.atomic import atomic_write
 from smartmig.errors import InputError
-from smartmig.policy import encoding
+from smartmig.policy import encoding, gang_encoding
+from smartmig.policy.gang_network import n_gang_weights
 from smartmig.policy.network import n_weights
 from smartmig.policy.prices import n_price_weights
+from smartmig.policy.run_times import N_TABLES
 from smartmig.policy.view import World
 from smartmig.types import Floats
 
@@ -27,9 +30,21 @@ MEAN_FIELD = "mean-field"
 PRICES = "prices"
 JOINT = "joint"
 """cuts and prices trained together: the weights of both, one after the other; serves wherever one of them is wanted"""
-N_WEIGHTS = {MEAN_FIELD: n_weights(), PRICES: n_price_weights(), JOINT: n_weights() + n_price_weights()}
+GANG = "gang"
+"""the two agents of a whole-GPU cluster"""
+RUN_TIMES = "run-times"
+N_WEIGHTS = {
+    MEAN_FIELD: n_weights(),
+    PRICES: n_price_weights(),
+    JOINT: n_weights() + n_price_weights(),
+    GANG: n_gang_weights(),
+    RUN_TIMES: N_TABLES * gang_encoding.N_CELLS,
+}
 PART = {MEAN_FIELD: slice(0, n_weights()), PRICES: slice(n_weights(), n_weights() + n_price_weights())}
 """of a joint policy's weights"""
+VERSIONS = dict.fromkeys((MEAN_FIELD, PRICES, JOINT), encoding.VERSION)
+VERSIONS |= dict.fromkeys((GANG, RUN_TIMES), gang_encoding.VERSION)
+"""the encoding each kind reads"""
 
 
 @dataclass(frozen=True)
@@ -39,9 +54,9 @@ class About:
     kind: str
     """which rule runs it"""
     encoding: int
-    """`encoding.VERSION` it was trained with"""
+    """`encoding.VERSION` (or `gang_encoding.VERSION`) it was trained with"""
     gpus: tuple[str, ...]
-    """GPU models it was trained on, by id"""
+    """GPU models it was trained on, by id; for whole GPUs, the nodes"""
     placement: str
     """placement rule it goes best with: that of its training, knobs possibly tuned once more for the policy"""
     preempt: bool
@@ -91,11 +106,11 @@ def read_policy(path: Path, kind: str = MEAN_FIELD) -> PolicyFile:
     if not isinstance(raw, dict) or not {"kind", "encoding", "gpus"} <= set(raw) or not set(raw) <= known:
         raise InputError(f"{path}: not a policy file: its description lacks 'kind', 'encoding' or 'gpus'")
     about = About(**{**raw, "gpus": tuple(raw["gpus"])})
-    if about.kind not in (kind, JOINT):
+    if about.kind != kind and not (about.kind == JOINT and kind in PART):
         raise InputError(f"{path}: holds a '{about.kind}' policy, needed is '{kind}'")
-    if about.encoding != encoding.VERSION:
+    if about.encoding != VERSIONS[kind]:
         raise InputError(
-            f"{path}: was trained with encoding {about.encoding}, this version reads encoding {encoding.VERSION}; "
+            f"{path}: was trained with encoding {about.encoding}, this version reads encoding {VERSIONS[kind]}; "
             f"train it anew with: {about.command}"
         )
     needed = N_WEIGHTS[about.kind]

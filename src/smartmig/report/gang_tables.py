@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from smartmig.metrics.gang import GangCosts
+from smartmig.metrics.gang_series import GangSeries
 from smartmig.metrics.statistics import estimate, relative_change
 from smartmig.report.tables import Column, cell, change, estimate_json, scaled
 from smartmig.types import Floats
@@ -46,6 +47,8 @@ class GangComparison:
     policies: tuple[tuple[str, tuple[GangCosts, ...]], ...]
     """name, costs of each seed"""
     notes: tuple[str, ...] = ()
+    series: tuple[GangSeries, ...] = ()
+    """of the first seed, policy by policy; empty where nothing is to be drawn"""
 
     def values(self, at: int, field: str) -> Floats:
         """(n_seeds,) one number of the policy at that place; nan where it was not measured."""
@@ -55,10 +58,10 @@ class GangComparison:
 def gang_comparison_table(comparison: GangComparison) -> Table:
     """One row per policy, the least mean slowdown in bold."""
     places = range(len(comparison.policies))
-    shown = [c for c in COLUMNS if all(np.isfinite(comparison.values(at, c.field)).all() for at in places)]
+    shown = shown_columns(comparison)
     n = len(comparison.seeds)
     runs = f"{n} seeds, 95 % intervals, paired seeds" if n > 1 else "1 seed, so no intervals"
-    table = _table(comparison.title, f"{runs}; changes are against {comparison.policies[0][0]}. {NOTE}")
+    table = table_of(comparison.title, f"{runs}; changes are against {comparison.policies[0][0]}. {NOTE}")
     table.add_column("policy", overflow="fold", min_width=8, vertical="top")
     for heading in (*(column.short for column in shown), *(heading for heading, _ in COMPARED)):
         table.add_column(Text(heading, justify="right"), justify="right", no_wrap=True)
@@ -72,9 +75,27 @@ def gang_comparison_table(comparison: GangComparison) -> Table:
     return table
 
 
+def shown_columns(comparison: GangComparison) -> list[Column]:
+    """Those that were measured for all."""
+    places = range(len(comparison.policies))
+    return [c for c in COLUMNS if all(np.isfinite(comparison.values(at, c.field)).all() for at in places)]
+
+
+def comparison_rows(comparison: GangComparison) -> list[list[str]]:
+    """The table as text, headings first."""
+    shown = shown_columns(comparison)
+    rows = [["policy", *(column.title for column in shown), *(heading.replace("\n", " ") for heading, _ in COMPARED)]]
+    for at, (name, _) in enumerate(comparison.policies):
+        cells = [cell(scaled(estimate(comparison.values(at, c.field)), c.scale), c.decimals) for c in shown]
+        for _, field in COMPARED:
+            cells.append(("base", "") if at == 0 else change(comparison.values(at, field), comparison.values(0, field)))
+        rows.append([name, *(f"{value} {beside}".strip() for value, beside in cells)])
+    return rows
+
+
 def gang_comparison_json(comparison: GangComparison) -> dict[str, Any]:
     """Everything the table shows and the numbers of every seed, in SI units."""
-    numbers = [field.name for field in dataclasses.fields(GangCosts) if not field.name.startswith("wait_by_")]
+    numbers = [field.name for field in dataclasses.fields(GangCosts) if "_by_" not in field.name]
     policies = []
     for at, (name, runs) in enumerate(comparison.policies):
         changes = {
@@ -103,7 +124,7 @@ def gang_comparison_json(comparison: GangComparison) -> dict[str, Any]:
 
 def gang_table(name: str, costs: GangCosts) -> Table:
     """One run, a line per number."""
-    table = _table(name, NOTE)
+    table = table_of(name, NOTE)
     table.add_column("what")
     table.add_column("value", justify="right")
     table.add_column("unit", style="dim")
@@ -123,7 +144,7 @@ def gang_table(name: str, costs: GangCosts) -> Table:
     return table
 
 
-def _table(title: str, caption: str) -> Table:
+def table_of(title: str, caption: str) -> Table:
     return Table(
         title=Text(title),
         caption=Text(caption),

@@ -194,3 +194,76 @@ class JointTraining:
             validate_every=max(1, self.validate_every // 2),
             seed=self.seed,
         )
+
+
+@dataclass(frozen=True)
+class GangTraining:
+    """How the two agents of a whole-GPU cluster are trained: a search over a rule's numbers, then PPO on both."""
+
+    goal: str = "slowdown"
+    """what to make small: slowdown (mean bounded slowdown, waiting kept in check) or wait (mean waiting)"""
+    generations: int = 10
+    """rounds of the search"""
+    candidates: int = 12
+    """rules tried in each"""
+    elite: int = 4
+    """of these, the best shape the next round"""
+    updates: int = 20
+    """PPO updates after the search"""
+    families: int = 4
+    """stretches of the trace played per update"""
+    siblings: int = 8
+    """times each is played with different draws"""
+    stretch_days: float = 10.0
+    """length of one; the first two days only fill the cluster"""
+    request_seeds: int = 4
+    """different draws of made-up requests"""
+    heavy: float = 0.91
+    """half of all jobs come with their gaps this much shorter: heavier load than the training part has"""
+    wait_slack: float = 0.0
+    """goal slowdown: mean waiting may be this much above that of shortest-request-first with EASY, as a share"""
+    horizon_s: float = 14_400.0
+    """costs this far ahead weigh 1/e"""
+    learning_rate: float = 1e-3
+    """at the beginning; falls to a tenth"""
+    epochs: int = 4
+    """passes over an update's tape"""
+    kept_share: float = 0.25
+    """of the decisions played go on the tape"""
+    temperature: float = 0.02
+    """how freely the agents draw while they learn; they decide without draws"""
+    clip: float = 0.2
+    """PPO's bound on how far a probability may move in one update"""
+    entropy: float = 0.0
+    """reward for undecided choices at the beginning; falls to 0"""
+    kl_limit: float = 0.03
+    """an update stops once the agents moved this far"""
+    guard_days: float = 6.5
+    """of the starvation guard while training"""
+    guard_pause_s: float = 3600.0
+    """its pause"""
+    predictor: bool = True
+    """let the agents see expected run times, fitted on the training part"""
+    validate_every: int = 4
+    """rounds or updates between two looks at the tuning part"""
+    validation_seeds: int = 4
+    """request seeds the best agents are chosen on"""
+    seed: int = 0
+    """of weights and draws"""
+
+    def __post_init__(self) -> None:
+        if self.goal not in ("slowdown", "wait"):
+            raise InputError(f"--goal: got '{self.goal}', allowed are slowdown and wait")
+        least_of = {"generations": 0, "candidates": 4, "elite": 2, "updates": 0, "families": 1, "siblings": 2}
+        least_of |= {"epochs": 1, "request_seeds": 1, "validate_every": 1, "validation_seeds": 1}
+        for name, least in least_of.items():
+            if getattr(self, name) < least:
+                raise InputError(f"--{name.replace('_', '-')} must be at least {least}, got {getattr(self, name)}")
+        if self.elite > self.candidates:
+            raise InputError(f"--elite must be at most --candidates ({self.candidates}), got {self.elite}")
+        for name in ("kept_share", "heavy"):
+            if not 0 < getattr(self, name) <= 1:
+                raise InputError(f"--{name.replace('_', '-')} must lie in (0, 1], got {getattr(self, name):g}")
+        for name in ("stretch_days", "horizon_s", "guard_days", "learning_rate", "temperature"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"--{name.replace('_', '-')} must be above 0, got {getattr(self, name):g}")

@@ -157,6 +157,37 @@ def test_loop__a_cluster_that_is_away_for_long_gets_its_scheduling_back(tmp_path
     assert len(cluster.ended) == len(JOBS)
 
 
+class Away:
+    """An actuator that is away with its cluster."""
+
+    def __init__(self, inner: Any, source: Flaky) -> None:
+        self.inner, self.source = inner, source
+
+    def __getattr__(self, name: str) -> Any:
+        if self.source.away and name in ("let_go", "take_over", "apply"):
+            raise AdapterError("the cluster does not answer")
+        return getattr(self.inner, name)
+
+
+def test_loop__a_cluster_that_is_away_altogether_is_waited_for(tmp_path: Path) -> None:
+    loop, cluster = gang_loop(tmp_path, JOBS)
+    loop.settings = replace(loop.settings, max_failures=2)
+    loop.source = Flaky(loop.source)
+    loop.actuator = Away(loop.actuator, loop.source)
+    loop.step()
+    loop.source.away = True
+    for _ in range(4):
+        assert loop.step() is None
+    # It could not be given back, so the switch is not thrown: nobody would have to take it away again.
+    assert not loop.killed
+    assert not loop.in_charge
+    loop.source.away = False
+    turn_all(loop, cluster)
+    loop.journal.close()
+    assert loop.in_charge
+    assert len(cluster.ended) == len(JOBS)
+
+
 class Deaf:
     """Accepts starts and forgets them."""
 

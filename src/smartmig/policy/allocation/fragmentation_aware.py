@@ -34,7 +34,8 @@ def tabulate(world: World, jobs: JobArrays, state: State, job: int) -> None:  # 
 
 
 @kernel
-def score(world: World, jobs: JobArrays, state: State, job: int, node: int, n_gpus: int) -> tuple[float, float]:
+def loss(world: World, jobs: JobArrays, state: State, job: int, node: int, n_gpus: int, horizon_s: float) -> float:
+    """Room that recent jobs lose if this one takes so many GPUs there; after `tabulate`."""
     offered = state.offered[node]
     if n_gpus == jobs.spec[job].n_gpus:
         lost_now = state.scratch[offered]
@@ -42,9 +43,15 @@ def score(world: World, jobs: JobArrays, state: State, job: int, node: int, n_gp
     else:
         lost_now = lost_room(state, offered, n_gpus)
         lost_later = lost_room(state, world.node[node].n_gpus, n_gpus)
-    length_s = min(jobs.spec[job].limit_s, world.allocation_knobs[0])
+    length_s = min(jobs.spec[job].limit_s, horizon_s)
     beside_s = min(max(busy_until(state, node) - state.now[0].place_s, 0.0), length_s)
-    return beside_s * lost_now + (length_s - beside_s) * lost_later, float(offered - n_gpus)
+    return beside_s * lost_now + (length_s - beside_s) * lost_later
+
+
+@kernel
+def score(world: World, jobs: JobArrays, state: State, job: int, node: int, n_gpus: int) -> tuple[float, float]:
+    lost = loss(world, jobs, state, job, node, n_gpus, world.allocation_knobs[0])
+    return lost, float(state.offered[node] - n_gpus)
 
 
 @dataclass(frozen=True)

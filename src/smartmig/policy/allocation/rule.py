@@ -35,8 +35,11 @@ class AllocationRule(Protocol):
     kernels: ClassVar[Kernels]
     by_switch: ClassVar[bool]
     """jobs of several nodes look for one switch first, the fullest that has room"""
-    spread: bool
-    """split a job that fits no other way over any nodes, those of one switch first"""
+
+    @property
+    def spread(self) -> bool:
+        """Split a job that fits no other way over any nodes, those of one switch first."""
+        ...
 
     @property
     def mix_half_life(self) -> float:

@@ -32,6 +32,8 @@ class SelectionRule(Protocol):
     """(world, jobs, state, job) -> float, least first, asked anew at every decision"""
     select: ClassVar[Kernel | None]
     """(world, jobs, state) -> the queued job to start next, or -1 to wait; see `can_start`"""
+    reserves: ClassVar[bool]
+    """whether a rule that picks keeps reservations of its own: it then does so without backfill, too"""
 
     @property
     def usage_half_life_s(self) -> float:
@@ -46,6 +48,10 @@ class SelectionRule(Protocol):
         """(n,) least first, once and for all."""
         ...
 
+    def predicted(self, jobs: KnownJobs) -> Floats:
+        """(n,) run times the kernels read as `predicted_s`."""
+        ...
+
     def plain_key(self, view: PlainGang, job: int) -> float: ...
 
     def plain_select(self, view: PlainGang) -> int | None: ...
@@ -57,6 +63,7 @@ class Ordered:
     oracle: ClassVar[bool] = False
     key: ClassVar[Kernel | None] = None
     select: ClassVar[Kernel | None] = None
+    reserves: ClassVar[bool] = False
 
     @property
     def usage_half_life_s(self) -> float:
@@ -67,6 +74,9 @@ class Ordered:
 
     def keys(self, jobs: KnownJobs) -> Floats:
         return np.zeros(jobs.submit_s.size)
+
+    def predicted(self, jobs: KnownJobs) -> Floats:
+        return jobs.predicted_s
 
     def plain_key(self, view: PlainGang, job: int) -> float:
         raise NotImplementedError("this rule's order is fixed")

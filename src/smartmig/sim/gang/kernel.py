@@ -16,7 +16,7 @@ import numpy as np
 
 from smartmig.jit import called_kernel, kernel, specialise
 from smartmig.policy.allocation.rule import Kernels
-from smartmig.policy.gang_view import CONSERVATIVE, JobArrays, State, World
+from smartmig.policy.gang_view import CONSERVATIVE, JobArrays, State, World, count_brief
 from smartmig.policy.selection.rule import least_key, next_ranked
 from smartmig.policy.view import Kernel
 from smartmig.sim.gang.decide import decide, list_by_key, list_ranked
@@ -39,7 +39,9 @@ def pass_edge(world: World, jobs: JobArrays, state: State) -> None:
         job = state.part[state.node[node].first_part].job
         stop(world, jobs, state, job)
         enqueue(jobs, state, job)
+    count_brief(world, state, node, -1)
     set_offer(world, state, 0, node, state.node[node].free if state.node[node].n_away == 0 else 0)
+    count_brief(world, state, node, 1)
 
 
 @kernel

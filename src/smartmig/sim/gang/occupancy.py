@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from smartmig.jit import called_kernel, kernel
-from smartmig.policy.gang_view import CONSERVATIVE, JobArrays, State, World, usage
+from smartmig.policy.gang_view import BRIEF_S, CONSERVATIVE, JobArrays, State, World, count_brief, usage
 from smartmig.policy.view import Records
 from smartmig.sim.gang.plan import mark_freed, shift
 from smartmig.sim.mig.heaps import delete_end, insert_end
@@ -97,10 +97,12 @@ def keep_parts(state: State, job: int) -> None:
 
 
 @kernel
-def hold(state: State, part: int) -> None:
+def hold(state: State, part: int, limit_s: float) -> None:
     """List a part with its node."""
     node = state.part[part].node
     after = state.node[node].first_part
+    until_s = state.now[0].time_s + limit_s
+    state.node[node].until_s = max(state.node[node].until_s, until_s) if after >= 0 else until_s
     state.part[part].before = -1
     state.part[part].after = after
     state.node[node].first_part = part
@@ -113,12 +115,19 @@ def let_go(state: State, part: int) -> None:
     """Take a part off its node's list."""
     before = state.part[part].before
     after = state.part[part].after
+    node = state.part[part].node
     if before >= 0:
         state.part[before].after = after
     else:
-        state.node[state.part[part].node].first_part = after
+        state.node[node].first_part = after
     if after >= 0:
         state.part[after].before = before
+    until_s = -np.inf
+    other = state.node[node].first_part
+    while other >= 0:
+        until_s = max(until_s, state.job[state.part[other].job].until_s)
+        other = state.part[other].after
+    state.node[node].until_s = until_s
 
 
 @kernel
@@ -152,9 +161,12 @@ def begin(world: World, jobs: JobArrays, state: State, job: int) -> None:
         node = state.part[part].node
         n_gpus = state.part[part].n_gpus
         slowest = min(slowest, world.node[node].speed)
-        hold(state, part)
+        count_brief(world, state, node, -1)
+        hold(state, part, spec.limit_s)
+        state.node[node].n_lasting += spec.limit_s > BRIEF_S
         state.node[node].free -= n_gpus
         set_offer(world, state, 0, node, state.offer[0, node] - n_gpus)
+        count_brief(world, state, node, 1)
         if state.now[0].reserved >= 0:
             # A job that is gone by then costs the reservation nothing, but nobody can have its GPUs now.
             left = state.offer[1, node] - n_gpus if long else min(state.offer[1, node], state.offer[0, node])
@@ -187,13 +199,16 @@ def stop(world: World, jobs: JobArrays, state: State, job: int) -> None:
     while part >= 0:
         node = state.part[part].node
         n_gpus = state.part[part].n_gpus
+        count_brief(world, state, node, -1)
         let_go(state, part)
+        state.node[node].n_lasting -= jobs.spec[job].limit_s > BRIEF_S
         state.node[node].free += n_gpus
         if state.node[node].n_away == 0:
             set_offer(world, state, 0, node, state.node[node].free)
-            if world.backfill == CONSERVATIVE:
-                shift(state, node, now_s, state.job[job].until_s, -n_gpus)
-                mark_freed(state, node)
+        count_brief(world, state, node, 1)
+        if state.node[node].n_away == 0 and world.backfill == CONSERVATIVE:
+            shift(state, node, now_s, state.job[job].until_s, -n_gpus)
+            mark_freed(state, node)
         row = state.now[0].n_stretches
         state.now[0].n_stretches += 1
         state.stretch[row].job = job

@@ -16,7 +16,7 @@ from smartmig.errors import InputError
 from smartmig.hardware.nodes import NodeCluster
 from smartmig.policy.gang_plain import PlainGang, PlainNode, PlainUser
 from smartmig.sim.gang.run import stuck
-from smartmig.sim.gang.world import Backfill, GangPolicy, build_jobs, build_world, known_jobs
+from smartmig.sim.gang.world import Backfill, GangPolicy, build_jobs, build_world, kept_backfill, known_jobs
 from smartmig.types import Floats, GangJobs, GangRun, GangStretches
 
 Parts = dict[int, int]
@@ -59,6 +59,7 @@ class ReferenceSimulator:
             everyone=PlainUser(),
             mix=[0.0] * (max(node.n_gpus for node in nodes) + 1),
             can_start=self.can_start,
+            accepts=lambda job, node: bool(int(self.spec["models"][job]) >> nodes[node].model & 1),
         )
         self.running: dict[int, Stay] = {}
         self.planned: dict[int, Stay] = {}
@@ -213,7 +214,7 @@ class ReferenceSimulator:
                         if node in self.spare:
                             self.spare[node] -= parts[node]
                 self.start(job, parts)
-            elif self.policy.backfill is Backfill.easy and self.view.reserved is None:
+            elif kept_backfill(self.policy) is Backfill.easy and self.view.reserved is None:
                 self.reserve(job)
             else:
                 break
@@ -222,6 +223,7 @@ class ReferenceSimulator:
     def reserve(self, job: int) -> None:
         """EASY: the first time and place the job can have if everyone runs to the limit."""
         self.view.reserved, self.reserved_s, self.spare = job, math.inf, {}
+        self.view.reserved_s = math.inf
         for until_s in sorted({stay.until_s for stay in self.running.values()} - {math.inf}):
             then = self.free()
             for stay in self.running.values():
@@ -230,7 +232,7 @@ class ReferenceSimulator:
                         then[node] += n_gpus
             parts = self.place(job, then, until_s)
             if parts is not None:
-                self.reserved_s = until_s
+                self.reserved_s = self.view.reserved_s = until_s
                 self.spare = {node: then[node] - n_gpus for node, n_gpus in parts.items()}
                 if math.isnan(self.promised_s[job]):
                     self.promised_s[job] = until_s

@@ -55,14 +55,19 @@ def stuck(jobs: GangJobs, finish_s: Floats) -> SimulationError:
     return SimulationError(f"{left.size} jobs, '{jobs.job_id[left[0]]}' the first, wait and are never started")
 
 
+def check_backfill(policy: GangPolicy) -> None:
+    """Refuse what has no meaning."""
+    if policy.selection.select is not None and policy.backfill is Backfill.conservative:
+        raise InputError(f"{type(policy.selection).__name__} picks job by job; conservative backfill needs an order")
+
+
 def compiled(policy: GangPolicy) -> Kernel:
     """The engine (world, jobs, state, events to pause at) -> status for the policy's rules.
 
     Rules with a fixed order share one engine, and the kinds of backfill are in every engine.
     """
     selection, allocation = policy.selection, policy.allocation
-    if selection.select is not None and policy.backfill is Backfill.conservative:
-        raise InputError(f"{type(selection).__name__} picks job by job; conservative backfill needs an order")
+    check_backfill(policy)
     ordered = selection.select is None and selection.key is None
     name = f"{'ordered' if ordered else rule_name(selection)}-{rule_name(allocation)}"
     return engine(name, type(selection).select, type(selection).key, allocation.kernels)

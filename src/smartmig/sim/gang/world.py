@@ -56,6 +56,11 @@ class GangPolicy:
     backfill: Backfill = Backfill.none
 
 
+def kept_backfill(policy: GangPolicy) -> Backfill:
+    """The policy's, but a rule with reservations of its own keeps them under `none` as well."""
+    return Backfill.easy if policy.selection.reserves and policy.backfill is Backfill.none else policy.backfill
+
+
 def model_names(cluster: NodeCluster) -> list[str]:
     """Each GPU model once, in lower case."""
     return list(dict.fromkeys(node.model.lower() for node in cluster.nodes))
@@ -77,7 +82,7 @@ def build_world(cluster: NodeCluster, policy: GangPolicy) -> World:
     edges.sort(key=lambda edge: (edge[3], edge[1], edge[0]))
     half_life = policy.allocation.mix_half_life
     return World(
-        backfill=list(Backfill).index(policy.backfill),
+        backfill=list(Backfill).index(kept_backfill(policy)),
         spread=policy.allocation.spread,
         by_switch=policy.allocation.by_switch,
         n_gpus=cluster.n_gpus,
@@ -171,7 +176,7 @@ def job_arrays(
     spec["rank"][order] = np.arange(n_jobs)
     spec["submit_s"] = known.submit_s
     spec["limit_s"] = known.limit_s
-    spec["predicted_s"] = known.predicted_s
+    spec["predicted_s"] = policy.selection.predicted(known)
     ranked = np.zeros(n_jobs, dtype=RANKED)
     ranked["job"] = order
     ranked["n_gpus"] = n_gpus[order]
@@ -196,6 +201,7 @@ def fresh_state(world: World, jobs: JobArrays) -> State:
     node = np.zeros(n_nodes, dtype=NODE)
     node["free"] = world.node["n_gpus"]
     node["first_part"] = -1
+    node["until_s"] = -np.inf
     # A job on one node has one part; any other at most one per GPU, or per node.
     n_parts = np.where(jobs.spec["one_node"] == 1, 1, np.minimum(jobs.spec["n_gpus"], n_nodes))
     if world.spread:
@@ -219,6 +225,7 @@ def fresh_state(world: World, jobs: JobArrays) -> State:
     now["reserved"] = -1
     now["replan"] = 1
     now["next_start_s"] = np.inf
+    now["guarded_s"] = -np.inf
     n_words = (n_jobs + 63) // 64
     return State(
         now=now,
@@ -232,6 +239,7 @@ def fresh_state(world: World, jobs: JobArrays) -> State:
         step=np.zeros(n_steps, dtype=STEP),
         offer=offer,
         n_offering=n_offering,
+        n_brief=n_offering[0].copy(),
         room=room,
         offered=np.zeros(n_nodes, dtype=np.int64),
         take=np.zeros(n_nodes, dtype=np.int64),

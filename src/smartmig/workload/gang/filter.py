@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 
@@ -27,10 +27,10 @@ class GangFilter:
 
     max_gpus: int = 0
     """Leave out jobs with more GPUs; 0 keeps all."""
-    since: str = ""
+    since: str = field(default="", metadata={"flag": ("--from",)})
     """First day of submission, e.g. 2020-04-01 (UTC)."""
-    until: str = ""
-    """Last day of submission, included."""
+    before: str = field(default="", metadata={"flag": ("--to",)})
+    """The day after the last, e.g. 2020-09-01 (UTC)."""
     group: tuple[str, ...] = ()
     """Only this group: partition, account or virtual cluster. Repeat for more."""
     without_group: tuple[str, ...] = ()
@@ -39,9 +39,9 @@ class GangFilter:
     def __post_init__(self) -> None:
         if self.max_gpus < 0:
             raise InputError(f"max_gpus: got {self.max_gpus}, allowed is a whole number from 0 up")
-        days = [date_s(text, name) for name, text in (("since", self.since), ("until", self.until)) if text]
-        if len(days) == 2 and days[0] > days[1]:
-            raise InputError(f"until: got {self.until}, which is before since = {self.since}")
+        days = [date_s(text, flag) for flag, text in (("--from", self.since), ("--to", self.before)) if text]
+        if len(days) == 2 and days[0] >= days[1]:
+            raise InputError(f"--to: got {self.before}, which is not after --from {self.since}")
 
     def apply(self, jobs: GangJobs) -> tuple[GangJobs, dict[str, int]]:
         """The jobs that pass, and reason -> how many did not.
@@ -55,10 +55,10 @@ class GangFilter:
         if self.max_gpus:
             rows.drop(jobs.n_gpus > self.max_gpus, f"more than {self.max_gpus} GPUs")
         if self.since:
-            rows.drop(jobs.submit_s < date_s(self.since, "since") - jobs.origin_s, f"before {self.since}")
-        if self.until:
-            end_s = date_s(self.until, "until") + DAY_S - jobs.origin_s
-            rows.drop(jobs.submit_s >= end_s, f"after {self.until}")
+            rows.drop(jobs.submit_s < date_s(self.since, "--from") - jobs.origin_s, f"before {self.since}")
+        if self.before:
+            end_s = date_s(self.before, "--to") - jobs.origin_s
+            rows.drop(jobs.submit_s >= end_s, f"from {self.before} on")
         if self.group:
             rows.drop(~np.isin(jobs.group, self.group), f"not in group {' or '.join(self.group)}")
         if self.without_group:

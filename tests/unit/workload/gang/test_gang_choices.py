@@ -47,7 +47,7 @@ def test_filter__keeps_everything_by_default() -> None:
 
 def test_filter__by_size_date_and_group() -> None:
     jobs = jobs_of([0, DAY_S - 1, DAY_S, 3 * DAY_S - 0.5, 3 * DAY_S], n_gpus=[1, 2, 4, 8, 16], group="aabbc")
-    kept, left_out = GangFilter(max_gpus=8, since="2024-10-05", until="2024-10-06").apply(jobs)
+    kept, left_out = GangFilter(max_gpus=8, since="2024-10-05", before="2024-10-07").apply(jobs)
     assert kept.job_id.tolist() == ["2", "3"]
     assert kept.submit_s.tolist() == [0, 2 * DAY_S - 0.5]
     assert kept.origin_s == ORIGIN_S + DAY_S
@@ -62,10 +62,10 @@ def test_filter__by_size_date_and_group() -> None:
     ("knobs", "sentence"),
     [
         ({"max_gpus": -1}, "max_gpus: got -1"),
-        ({"since": "1 April"}, "since: got '1 April', allowed is a date like 2020-04-01"),
-        ({"until": "2020-02-30"}, "until: got '2020-02-30'"),
-        ({"until": "2020-4-1"}, "until: got '2020-4-1'"),
-        ({"since": "2020-04-02", "until": "2020-04-01"}, "until: got 2020-04-01, which is before"),
+        ({"since": "1 April"}, "--from: got '1 April', allowed is a date like 2020-04-01"),
+        ({"before": "2020-02-30"}, "--to: got '2020-02-30'"),
+        ({"before": "2020-4-1"}, "--to: got '2020-4-1'"),
+        ({"since": "2020-04-02", "before": "2020-04-02"}, "--to: got 2020-04-02, which is not after --from 2020-04-02"),
         ({"since": "2030-01-01"}, "filters: no row is left to become a job: 2 before 2030-01-01"),
         ({"group": ("gpuu",)}, "group: no group 'gpuu'. Did you mean 'gpu'"),
         ({"without_group": ("x",)}, "without_group: no group 'x'"),

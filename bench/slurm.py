@@ -1,0 +1,401 @@
+"""smartmig in charge of a real Slurm: a controller and eight node daemons on this machine, with fake GPUs.
+
+`python -m bench.slurm [--json] [NAME ...]`; needs root and the packages that `tests/e2e/slurm_rig.py` names. Times come
+from the controller's own log (milliseconds), from the jobs themselves, and from smartmig's journal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.measure import Outcome
+from smartmig.adapters.slurm import Slurm
+from smartmig.adapters.slurm.libslurm import LibSlurm, load_shim
+from smartmig.adapters.slurm.paths import Installed
+from smartmig.types import Share, Start
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "e2e"))
+
+from slurm_rig import PARTITION, RigSpec, SlurmRig, missing
+from slurm_site import Site, slurm_site
+
+TUNED = "batch_sched_delay=0,sched_interval=1,sched_min_interval=0,default_queue_depth=10000"
+_LINE = re.compile(r"\[([^\]]+)\] (.*)")
+_ALLOCATED = re.compile(
+    r"sched: Allocate JobId=(\d+)\S* NodeList=(\S+)|_start_job: Started JobId=(\d+)\S* in \S+ on (\S+)"
+)
+_SUBMITTED = re.compile(r"_slurm_rpc_submit_batch_job: JobId=(\d+) ")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured number and what it should be."""
+
+    name: str
+    value: float
+    unit: str
+    target: str
+    ok: bool
+    detail: str
+
+
+# ---------------------------------------------------------------------------------------------------- what happened
+
+
+def controller_log(rig: SlurmRig) -> tuple[dict[str, float], list[tuple[str, str, float]]]:
+    """(when each job was submitted; job, node and time of each start), as slurmctld wrote them."""
+    submitted: dict[str, float] = {}
+    started = []
+    for line in (rig.log / "slurmctld.log").read_text(errors="replace").splitlines():
+        found = _LINE.match(line)
+        if found is None:
+            continue
+        at_s = datetime.fromisoformat(found[1]).timestamp()
+        if (start := _ALLOCATED.search(found[2])) is not None:
+            started.append((start[1] or start[3], start[2] or start[4], at_s))
+        elif (submit := _SUBMITTED.search(found[2])) is not None:
+            submitted[submit[1]] = at_s
+    return submitted, started
+
+
+def journal(site: Site, kind: str) -> list[dict[str, Any]]:
+    with sqlite3.connect(site.home / "journal.db") as file:
+        query = "select body from smartmig_journal where kind = ? order by seq"
+        return [json.loads(body) for (body,) in file.execute(query, (kind,))]
+
+
+def decision_row(site: Site, queued: str) -> Row:
+    """Processor time, because other people's work on this machine is not ours; the clock's time beside it."""
+    bodies = [body for body in journal(site, "decision") if "cpu_s" in body]
+    cpu, wall = (1e3 * np.array([body[name] for body in bodies]) for name in ("cpu_s", "took_s"))
+    p99 = float(np.quantile(cpu, 0.99))
+    detail = f"processor time of {cpu.size} decisions, {queued}, p50 {np.median(cpu):.2f} ms; by the clock p50 "
+    detail += f"{np.median(wall):.2f}, p99 {np.quantile(wall, 0.99):.2f} ms"
+    return Row(f"decision, p99, {queued}", p99, "ms", "<= 1", p99 <= 1.0, detail)
+
+
+def submit(rig: SlurmRig, options: list[str], script: str) -> list[int]:
+    """One job for each line of options, as fast as sbatch goes."""
+    path = rig.jobs / f"job-{abs(hash(script))}.sh"
+    path.write_text(script)
+    path.chmod(0o755)
+    batch = rig.jobs / "submit.sh"
+    lines = [f"sbatch --parsable -o /dev/null -p {PARTITION} {words.replace('@', str(path))}" for words in options]
+    batch.write_text("\n".join(lines) + "\n")
+    return [int(line) for line in rig.call(["sh", str(batch)], timeout_s=600).split()]
+
+
+def warm(site: Site) -> None:
+    """The first dispatch after a controller starts takes Slurm some seconds."""
+    (job,) = submit(site.rig, ["--gres=gpu:1 @"], "#!/bin/true\n")
+    site.rig.wait(lambda: any(start[0] == str(job) for start in controller_log(site.rig)[1]))
+
+
+# ---------------------------------------------------------------------------------------------------- the numbers
+
+
+def release_ms(kick: bool, n_jobs: int) -> np.ndarray:
+    """From before the call that starts a job to the first answer of Slurm that says RUNNING."""
+    with SlurmRig() as rig:
+        site = Site(rig)
+        site.install() if kick else site.install("--no-kick")
+        connection = Slurm(partition=PARTITION, config=str(rig.etc)).open()
+        paths = Installed.find(str(rig.etc))
+        probe = LibSlurm(load_shim(paths.shim, paths.conf), "probe")
+        took, rng = [], random.Random(0)
+        try:
+            connection.actuator.take_over(10)
+            for at in range(n_jobs + 1):
+                (job,) = submit(rig, ["--gres=gpu:1 @"], "#!/bin/sh\nsleep 0.2\n")
+                time.sleep(rng.random())  # at no particular moment of Slurm's own beat
+                request = connection.source.observe(10).queued[-1]
+                begun_s = time.perf_counter()
+                (outcome,) = connection.actuator.apply((Start(request.key, (Share(f"node{1 + at % 7}", 1),)),), 10)
+                assert outcome.done, outcome.why
+                while probe.job(job, 10)[0].base_state == "PENDING":
+                    time.sleep(0.0005)
+                took.append(1e3 * (time.perf_counter() - begun_s))
+        finally:
+            connection.actuator.let_go(10)
+            connection.actuator.close()
+            connection.source.close()
+    return np.array(took[1:])
+
+
+def latency(kick: bool) -> Row:
+    took = release_ms(kick, 40)
+    limit = 20.0 if kick else 1000.0
+    p50 = float(np.median(took))
+    detail = f"{took.size} jobs, p90 {np.quantile(took, 0.9):.1f} ms, max {took.max():.1f} ms"
+    name = "release to RUNNING, p50" + ("" if kick else ", without the kick")
+    return Row(name, p50, "ms", f"<= {limit:g}", p50 <= limit, detail)
+
+
+def starts_per_s(rig: SlurmRig, n_jobs: int) -> tuple[float, int]:
+    """(over all of the last `n_jobs` starts, in the best second)."""
+    times = np.sort([at_s for _, _, at_s in controller_log(rig)[1]])[-n_jobs:]
+    best = max(np.searchsorted(times, at_s + 1.0) - at for at, at_s in enumerate(times))
+    return n_jobs / float(times[-1] - times[0]), int(best)
+
+
+def rate() -> list[Row]:
+    """As fast as it goes: 32 GPUs, jobs that end at once, a queue that is always full; beside Slurm's own scheduler on
+    the same jobs, because two cores launch only so many."""
+    n_jobs = 1000
+    with slurm_site(RigSpec(n_gpu_nodes=8, n_mig_nodes=0)) as site:
+        warm(site)
+        site.stop()
+        jobs = submit(site.rig, ["--hold --gres=gpu:1 @"] * n_jobs, "#!/bin/true\n")
+        for at in range(0, n_jobs, 100):
+            site.rig.scontrol("release", ",".join(map(str, jobs[at : at + 100])))
+        site.rig.wait(lambda: len(controller_log(site.rig)[1]) > n_jobs, 180)
+        own, own_best = starts_per_s(site.rig, n_jobs)
+        site.idle(60)
+        site.off_file.unlink()
+        submit(site.rig, ["--gres=gpu:1 @"] * n_jobs, "#!/bin/true\n")
+        site.start()
+        site.rig.wait(lambda: len(controller_log(site.rig)[1]) > 2 * n_jobs, 180, site.tail())
+        site.stop()
+        per_s, best = starts_per_s(site.rig, n_jobs)
+        decision = decision_row(site, f"up to {n_jobs:,} jobs queued")
+    detail = f"{n_jobs} jobs, best second {best}; Slurm's own scheduler {own:.0f}, best second {own_best}"
+    return [Row("dispatches", per_s, "1/s", ">= 100", per_s >= 100, detail), decision]
+
+
+@dataclass
+class Monkey:
+    """Kills the daemon and the controller at random moments, and starts them again."""
+
+    site: Site
+    rng: random.Random
+    daemon_kills: int
+    controller_kills: int
+    killed_s: list[float]
+    """when the controller was killed"""
+
+    def run(self, end: threading.Event) -> None:
+        victims = ["daemon"] * self.daemon_kills + ["controller"] * self.controller_kills
+        self.rng.shuffle(victims)
+        for victim in victims:
+            if end.is_set():
+                return
+            if victim == "controller" or self.rng.random() < 0.5:
+                self.wait_in_charge()
+            time.sleep(self.rng.uniform(0.1, 2.0))
+            if victim == "daemon":
+                self.site.kill()
+                self.daemon_kills -= 1
+                self.site.start(wait=False)
+            else:
+                self.killed_s.append(time.time())
+                self.site.rig.stop_controller(signal.SIGKILL)
+                self.controller_kills -= 1
+                self.site.rig.start_controller()
+
+    def wait_in_charge(self) -> None:
+        """Until the daemon that runs now has taken over: that is when it starts jobs."""
+        end_s = time.monotonic() + 30
+        while not self.site.in_charge() and time.monotonic() < end_s:
+            time.sleep(0.05)
+
+
+def burst(n_jobs: int = 2000, n_daemon: int = 50, n_controller: int = 5) -> list[Row]:
+    """Jobs of one to four GPUs; the daemon and the controller are killed meanwhile."""
+    rng = random.Random(1)
+    note = "#!/bin/sh\necho $SLURM_JOB_ID $SLURMD_NODENAME >> FOLDER/noted\nsleep 0.$((SLURM_JOB_ID % 10))\n"
+    with slurm_site(RigSpec(extra="MinJobAge=3600\n")) as site:
+        rig = site.rig
+        warm(site)
+        site.stop()
+        site.off_file.unlink()
+        sizes = rng.choices([1, 2, 3, 4], [6, 3, 1, 2], k=n_jobs)
+        jobs = submit(rig, [f"--gres=gpu:{size} --time=5 @" for size in sizes], note.replace("FOLDER", str(rig.jobs)))
+        time.sleep(7)  # slurmctld has saved them all: what it loses from now on was not lost by itself
+        begun_s = time.time()
+        site.start(wait=False)
+        monkey = Monkey(site, rng, n_daemon, n_controller, [])
+        end = threading.Event()
+        thread = threading.Thread(target=monkey.run, args=(end,))
+        thread.start()
+        noted = rig.jobs / "noted"
+
+        def left() -> int:
+            return len(set(map(str, jobs)) - {line.split()[0] for line in noted.read_text().splitlines()})
+
+        try:
+            rig.wait(lambda: noted.exists() and left() == 0, 900, f"{site.tail()}")
+        finally:
+            drained_s = time.time() - begun_s
+            end.set()
+            thread.join()
+        site.idle(120)
+        rows = [line.split() for line in noted.read_text().splitlines()]
+        ran = Counter(row[0] for row in rows)
+        _, started = controller_log(rig)
+        planned = planned_nodes(rig)
+        wrong = sum(node not in planned.get(job, set()) for job, node in rows)
+        again = twice(started, monkey.killed_s)
+        assert sum(count - 1 for count in ran.values()) <= sum(again), "a job noted a start that slurmctld did not"
+    lost = sum(str(job) not in ran for job in jobs)
+    kills = (
+        f"{n_daemon - monkey.daemon_kills} kill -9 of the daemon, {n_controller - monkey.controller_kills} of slurmctld"
+    )
+    enough = monkey.daemon_kills == 0 and monkey.controller_kills == 0
+    detail = f"{n_jobs} jobs drained in {drained_s:.0f} s under {kills}"
+    forgot = f"{again[1]} more because slurmctld forgot a start that it had not saved"
+    return [
+        Row("burst: jobs lost", lost, "jobs", "0", lost == 0 and enough, detail),
+        Row("burst: started twice", again[0], "jobs", "0", again[0] == 0, forgot),
+        Row("burst: on the wrong node", wrong, "jobs", "0", wrong == 0, "against the nodes of the plan"),
+    ]
+
+
+def planned_nodes(rig: SlurmRig) -> dict[str, set[str]]:
+    """The nodes each job was sent to, which smartmig notes before it sends it."""
+    planned: dict[str, set[str]] = {}
+    for line in Installed.find(str(rig.etc)).started.read_text().splitlines():
+        job, _, nodes = line.split(" ")
+        planned.setdefault(job, set()).update(nodes.split(","))
+    return planned
+
+
+def twice(started: list[tuple[str, str, float]], killed_s: list[float]) -> tuple[int, int]:
+    """Jobs started a second time: for no reason, and because the controller was killed before it saved the first."""
+    times: dict[str, list[float]] = {}
+    for job, _, at_s in started:
+        times.setdefault(job, []).append(at_s)
+    ours = forgotten = 0
+    for starts in times.values():
+        for first_s, second_s in pairwise(starts):
+            if any(first_s - 0.1 <= kill_s <= second_s and kill_s - first_s < 10 for kill_s in killed_s):
+                forgotten += 1
+            else:
+                ours += 1
+    return ours, forgotten
+
+
+def waiting_jobs() -> tuple[list[str], str]:
+    """200 jobs of half a second to three, one to four GPUs; requests are rounded up to minutes."""
+    rng = random.Random(7)
+    options = []
+    for _ in range(200):
+        size = rng.choice([1, 1, 1, 2, 2, 4])
+        run_s = rng.choice([0.5, 0.5, 1.0, 3.0])
+        options.append(f"--gres=gpu:{size} --time={1 if run_s < 1 else 2 if run_s < 2 else 5} @ {run_s}")
+    return options, "#!/bin/sh\nsleep $1\n"
+
+
+def mean_wait(rig: SlurmRig, options: list[str], script: str) -> tuple[float, float]:
+    """(mean wait, seconds from the first submission to the last start)."""
+    jobs = set(map(str, submit(rig, options, script)))
+
+    def all_started() -> bool:
+        return jobs <= {job for job, _, _ in controller_log(rig)[1]}
+
+    rig.wait(all_started, 300)
+    submitted, started = controller_log(rig)
+    waits = [at_s - submitted[job] for job, _, at_s in started if job in jobs]
+    span_s = max(at_s for job, _, at_s in started if job in jobs) - min(submitted[job] for job in jobs)
+    return float(np.mean(waits)), span_s
+
+
+def against_slurm() -> list[Row]:
+    options, script = waiting_jobs()
+    own: dict[str, tuple[float, float]] = {}
+    for scheduler in ("builtin", "backfill"):
+        for name, parameters in (("as shipped", ""), ("tuned", TUNED)):
+            with SlurmRig(RigSpec(scheduler, parameters, 8, 0)) as rig:
+                (first,) = submit(rig, ["--gres=gpu:1 @"], "#!/bin/true\n")
+                rig.wait(lambda rig=rig, first=first: str(first) in {job for job, _, _ in controller_log(rig)[1]})
+                own[f"{scheduler}, {name}"] = mean_wait(rig, options, script)
+    best = min(wait_s for wait_s, _ in own.values())
+    slurms = "; ".join(f"sched/{name} {wait_s:.2f}" for name, (wait_s, _) in own.items())
+    rows = []
+    for selection in ("fcfs", "sjf"):
+        policy = ("--selection", selection, "--allocation", "best-fit", "--backfill", "easy")
+        with slurm_site(RigSpec(n_gpu_nodes=8, n_mig_nodes=0), policy) as site:
+            warm(site)
+            wait_s, span_s = mean_wait(site.rig, options, script)
+            site.stop()
+            decision = decision_row(site, "up to 200 jobs queued")
+        detail = f"last start after {span_s:.1f} s; Slurm's own: {slurms} s"
+        name = f"mean wait of 200 jobs, {selection} with EASY"
+        rows.append(Row(name, wait_s, "s", f"<= {best:.2f}", wait_s <= best, detail))
+    return [decision, *rows]
+
+
+PARTS: dict[str, Callable[[], list[Row]]] = {
+    "slurm-kick": lambda: [latency(kick=True)],
+    "slurm-plain": lambda: [latency(kick=False)],
+    "slurm-rate": rate,
+    "slurm-own": against_slurm,
+    "slurm-burst": burst,
+}
+
+
+def measured(name: str) -> list[Row]:
+    """In a process of its own: Slurm's library reads one configuration in its life."""
+    command = [sys.executable, "-m", "bench.slurm", "--json", "--here", name]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode not in (0, 1) or not done.stdout:
+        raise SystemExit(f"{name} failed")
+    return [Row(**row) for row in json.loads(done.stdout)["rows"]]
+
+
+def _outcome(name: str) -> Outcome:
+    """For `python -m bench`: the first row that is not as it should be, or the first."""
+    rows = measured(name)
+    row = next((row for row in rows if not row.ok), rows[0])
+    number = float(row.target.split()[-1])
+    others = "; ".join(f"{other.name}: {other.value:.2f} {other.unit}" for other in rows if other is not row)
+    detail = f"{row.name}: {row.detail}; {others}"
+    if row.target.startswith(">="):
+        return Outcome(row.value, row.unit, detail, at_least=number)
+    return Outcome(row.value, row.unit, detail, at_most=number)
+
+
+BENCHMARKS = {} if missing() else {name: (lambda name=name: _outcome(name)) for name in PARTS}
+
+
+def main() -> int:
+    names = [word for word in sys.argv[1:] if not word.startswith("-")] or list(PARTS)
+    if missing():
+        print(missing(), file=sys.stderr)
+        return 2
+    unknown = [name for name in names if name not in PARTS]
+    if unknown:
+        print(f"no part '{unknown[0]}'; known: {', '.join(PARTS)}", file=sys.stderr)
+        return 2
+    rows: list[Row] = []
+    for name in names:
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        rows += PARTS[name]() if "--here" in sys.argv else measured(name)
+    if "--json" in sys.argv:
+        print(json.dumps({"cores": os.cpu_count(), "rows": [asdict(row) for row in rows]}, indent=2))
+    else:
+        for row in rows:
+            verdict = "ok  " if row.ok else "FAIL"
+            print(f"{verdict} {row.name:40} {row.value:9.2f} {row.unit:5} {row.target:9} {row.detail}")
+    return 0 if all(row.ok for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""How one talks to Slurm: what both ways (libslurm, scontrol) can do, and a time limit on every call."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from smartmig.adapters.slurm.records import JobRecord, NodeRecord, PartitionRecord, ReservationRecord
+from smartmig.errors import AdapterError
+
+Answer = TypeVar("Answer")
+
+
+class SlurmRefusal(AdapterError):
+    """Slurm answered, and said no."""
+
+
+class SlurmSilence(AdapterError):
+    """Slurm did not answer in time, or cannot be reached."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """How a job is let go."""
+
+    mark: str
+    """its administrator's comment from then on"""
+    nodes: tuple[str, ...] = ()
+    """pinned there; empty = anywhere"""
+    partition: str = ""
+    """of those it named, only this one; empty = as it was"""
+    begin_s: int = 0
+    """not before; 0 = as it was"""
+    nice: int = 0
+    """above 0: behind those released later"""
+
+
+class SlurmReads(Protocol):
+    """`None` = nothing has changed since the last call of the same reader."""
+
+    def jobs(self, partition: str, timeout_s: float) -> tuple[JobRecord, ...] | None: ...
+
+    def nodes(self, timeout_s: float) -> tuple[NodeRecord, ...] | None: ...
+
+    def partitions(self, timeout_s: float) -> tuple[PartitionRecord, ...] | None: ...
+
+    def reservations(self, timeout_s: float) -> tuple[ReservationRecord, ...] | None: ...
+
+    def boot_s(self, timeout_s: float) -> int:
+        """When the controller started."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class SlurmWrites(Protocol):
+    """Each raises `SlurmRefusal` or `SlurmSilence`. A job is named as Slurm does: `12`, or `12_3` for an array task."""
+
+    def job(self, job_id: int, timeout_s: float) -> tuple[JobRecord, ...]:
+        """The records of one id as they are now: several for an array."""
+        ...
+
+    def release(self, job: str, release: Release, timeout_s: float) -> None:
+        """Let the job start."""
+        ...
+
+    def hold(self, job: str, mark: str, unpin: bool, timeout_s: float) -> None: ...
+
+    def requeue_held(self, job: str, timeout_s: float) -> None: ...
+
+    def node(self, name: str, timeout_s: float) -> NodeRecord: ...
+
+    def set_node(self, name: str, gres: str, comment: str, timeout_s: float) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class TimedThread:
+    """Runs calls one after another on a thread of its own, so that none can hang its caller.
+
+    A call that is late goes on in the background; until it returns, further calls are refused at once.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._work: Callable[[], object] | None = None
+        self._answer: object = None
+        self._error: BaseException | None = None
+        self._begin, self._done = threading.Semaphore(0), threading.Semaphore(0)
+        self._late = self._closed = False
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._thread.start()
+
+    def call(self, work: Callable[[], Answer], timeout_s: float, what: str) -> Answer:
+        if self._closed:
+            raise SlurmSilence(f"the connection to slurmctld is closed ({what} not sent)")
+        if self._late and not self._done.acquire(blocking=False):
+            raise SlurmSilence(f"slurmctld still owes an answer to an earlier call ({what} not sent)")
+        self._late = False
+        self._work = work
+        self._begin.release()
+        if not self._done.acquire(timeout=max(timeout_s, 0.001)):
+            self._late = True
+            raise SlurmSilence(f"slurmctld did not answer within {timeout_s:g} s ({what}); look at `scontrol ping`")
+        if self._error is not None:
+            raise self._error
+        return self._answer  # type: ignore[return-value]
+
+    def close(self) -> None:
+        self._closed = True
+        self._begin.release()
+
+    def _serve(self) -> None:
+        while True:
+            self._begin.acquire()
+            if self._closed:
+                return
+            self._answer, self._error = None, None
+            try:
+                assert self._work is not None
+                self._answer = self._work()
+            except BaseException as error:
+                self._error = error
+            self._done.release()

@@ -1,0 +1,192 @@
+"""Keeps the queue in order beside the plans, while smartmig is in charge; and lets go of it when it is not."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from enum import Enum, auto
+
+from smartmig.adapters.slurm import asks, marks
+from smartmig.adapters.slurm.calls import Release, SlurmReads, SlurmRefusal, SlurmSilence, SlurmWrites
+from smartmig.adapters.slurm.records import JobRecord
+from smartmig.adapters.slurm.source import Cooling
+from smartmig.adapters.slurm.states import JobState
+from smartmig.adapters.slurm.translate import held_by_others, key_of, keys_of, own_nodes
+from smartmig.errors import AdapterError
+from smartmig.types import JobKey
+
+PERIOD_S = 1.0
+CALL_S = 10.0
+COOL_S, LONGEST_COOL_S = 5.0, 300.0
+"""A job that could not start is left alone for so long, twice as long each time."""
+LONGEST_TURN_S = 60.0
+"""The same for a job that only Slurm can place, which has its turn so often at least."""
+BEHIND = 1_000_000
+"""Niceness of such a job."""
+CURABLE = frozenset({"", "0", "None", "Priority", "Resources", "BeginTime", "Cleaning", "Dependency"})
+"""Reasons for which Slurm may start a job by itself in a moment; for any other it is taken back after `HOPELESS_S`."""
+HOPELESS_S = 2.0
+"""sched/builtin looks at no job behind one that cannot start, so nothing may stand there for long."""
+
+log = logging.getLogger(__name__)
+
+
+class Duty(Enum):
+    """What to do about a pending job, plans aside."""
+
+    not_ours = auto()
+    none = auto()
+    """it waits for a plan, or starts"""
+    hold = auto()
+    """Slurm would start it on its own: submitted before we came, queued again, or let go by an administrator"""
+    park = auto()
+    """it has dependencies, which Slurm looks at only while the job is not held"""
+    take_back = auto()
+    """we started it or gave it back, and it does not run: a limit, a licence, a node that went, no room"""
+    give_back = auto()
+    """only Slurm can place it, and it is its turn"""
+
+
+def duty_of(record: JobRecord, now_s: float, start_grace_s: float, cooling: Mapping[JobKey, float]) -> Duty:
+    comment, held = record.admin_comment, record.priority == 0
+    if record.state != JobState.PENDING or held_by_others(record) or not asks.asks_gpus(record):
+        return Duty.not_ours
+    given_s = marks.read_given_back(comment, record.submit_s)
+    if given_s is not None and not held:
+        return Duty.take_back if now_s - given_s > HOPELESS_S else Duty.none
+    mark = marks.read_start(comment)
+    if mark is not None and mark.submit_s == record.submit_s and not held:
+        patience_s = start_grace_s if record.reason in CURABLE else min(HOPELESS_S, start_grace_s)
+        late = now_s - mark.at_s > patience_s and not record.dependency
+        return Duty.take_back if late else Duty.none
+    if isinstance(asks.read_ask(record), str) and not record.dependency:
+        rests = cooling.get(key_of(record), 0.0) > now_s
+        return Duty.give_back if not rests else Duty.none if held else Duty.hold
+    if marks.read_parked(comment) is not None:
+        return Duty.none
+    if record.dependency:
+        return Duty.park
+    return Duty.none if held else Duty.hold
+
+
+class Keeper:
+    """Looks at the queue once a second, on a thread of its own and with a handle of its own."""
+
+    def __init__(
+        self,
+        reads: SlurmReads,
+        writes: SlurmWrites,
+        partition: str,
+        start_grace_s: float,
+        cooling: Cooling,
+        one_at_a_time: threading.Lock,
+    ) -> None:
+        """`one_at_a_time` is held from looking at a job to changing it, here and by those who start jobs."""
+        self._reads, self._writes = reads, writes
+        self._partition, self._start_grace_s = partition, start_grace_s
+        self._cooling, self._one_at_a_time = cooling, one_at_a_time
+        self._jobs: tuple[JobRecord, ...] = ()
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="slurm-keeper", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._end.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=CALL_S)
+        self._reads.close()
+
+    def _keep(self) -> None:
+        while not self._end.wait(PERIOD_S):
+            try:
+                self.tend(CALL_S)
+            except AdapterError as error:
+                # A controller that is away comes back; then everything is looked at again.
+                log.warning("the queue is not looked after: %s", error)
+
+    def tend(self, timeout_s: float) -> int:
+        """Bring strays into our queue, hand back what we cannot place, take back what did not start; how many jobs
+        are ours."""
+        end_s = time.monotonic() + timeout_s
+        found = self._reads.jobs(self._partition, timeout_s)
+        if found is not None:
+            self._jobs = found
+        n_ours = 0
+        cooling = self._cooling.untils()
+        present: set[JobKey] = set()
+        for record in self._jobs:
+            if record.base_state != JobState.PENDING or self._partition not in record.partitions:
+                continue
+            present.update((key_of(record), *keys_of(record)))
+            duty = duty_of(record, time.time(), self._start_grace_s, cooling)
+            n_ours += duty is not Duty.not_ours
+            if duty in (Duty.none, Duty.not_ours):
+                continue
+            left_s = end_s - time.monotonic()
+            if left_s <= 0:
+                raise SlurmSilence(f"the queue was not looked after to its end within {timeout_s:g} s")
+            with suppress(SlurmRefusal), self._one_at_a_time:
+                # The list may be older than the last plan.
+                for now in self._writes.job(record.job_id, left_s):
+                    if now.job_id == record.job_id and now.submit_s == record.submit_s:
+                        self._do_duty(now, left_s)
+        self._cooling.forget(present)
+        return n_ours
+
+    def _do_duty(self, record: JobRecord, timeout_s: float) -> None:
+        name, now_s = name_of(record), time.time()
+        match duty_of(record, now_s, self._start_grace_s, self._cooling.untils()):
+            case Duty.take_back:
+                started = marks.read_start(record.admin_comment) is not None
+                self._writes.hold(name, marks.HELD, started, timeout_s)
+                longest_s = LONGEST_COOL_S if started else LONGEST_TURN_S
+                patience_s = self._cooling.leave(key_of(record), now_s, COOL_S, longest_s)
+                log.warning("job %s did not start (%s) and is left alone for %g s", name, record.reason, patience_s)
+            case Duty.give_back:
+                why = str(asks.read_ask(record))
+                mark = marks.write_given_back(record.submit_s, now_s, why)
+                self._writes.release(name, Release(mark, own_nodes(record), nice=BEHIND), timeout_s)
+                log.warning("job %s is left to Slurm: %s", name, why)
+            case Duty.park:
+                begin_s = 0 if record.eligible_s >= marks.FAR_S else record.eligible_s
+                release = Release(marks.write_parked(begin_s), own_nodes(record), begin_s=marks.FAR_S)
+                self._writes.release(name, release, timeout_s)
+            case Duty.hold:
+                pinned = marks.read_start(record.admin_comment) is not None
+                self._writes.hold(name, marks.HELD, pinned, timeout_s)
+                log.info("job %s waits for smartmig now", name)
+
+
+def release_all(reads: SlurmReads, writes: SlurmWrites, partition: str, timeout_s: float) -> int:
+    """Every job that we hold, parked or pinned is Slurm's again; how many. Goes on past jobs that Slurm refuses."""
+    end_s = time.monotonic() + timeout_s
+    n_released = 0
+    for record in reads.jobs(partition, timeout_s) or ():
+        comment = record.admin_comment
+        if (
+            record.base_state != JobState.PENDING
+            or partition not in record.partitions
+            or not marks.is_ours(comment)
+            or comment == marks.LET_GO
+            or held_by_others(record)
+        ):
+            continue
+        left_s = end_s - time.monotonic()
+        if left_s <= 0:
+            raise SlurmSilence(f"only {n_released} jobs were let go within {timeout_s:g} s; call it again")
+        parked_s = marks.read_parked(comment)
+        begin_s = 0 if parked_s is None else max(parked_s, int(time.time()))
+        with suppress(SlurmRefusal):
+            writes.release(name_of(record), Release(marks.LET_GO, own_nodes(record), begin_s=begin_s), left_s)
+            n_released += 1
+    return n_released
+
+
+def name_of(record: JobRecord) -> str:
+    """As Slurm's calls take it: waiting array tasks that share a record go together."""
+    return str(record.job_id) if record.array_task_id is None else key_of(record).job_id

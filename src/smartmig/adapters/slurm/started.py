@@ -1,0 +1,50 @@
+"""Which nodes a job was sent to, beyond what Slurm remembers.
+
+A slurmctld that crashes forgets starts of its last seconds, and the jobs look held again; but a node does not forget
+that it was given a job, and Slurm drains a node that gets the same job a second time ("Duplicate jobid"). Such a job
+starts elsewhere. Noted in a file before the start, so that it outlives us; the newest notes are enough.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from smartmig.types import JobKey
+
+MAX_NOTES = 20_000
+
+
+class Started:
+    """Shared by those who start jobs and those who look."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path, self._lock = path, threading.Lock()
+        self._nodes: dict[JobKey, frozenset[str]] = {}
+        if path is not None and path.exists():
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+            for line in lines[-MAX_NOTES:]:
+                with suppress(ValueError):
+                    job_id, submit_s, nodes = line.split(" ")
+                    self._add(JobKey(job_id, float(submit_s)), nodes.split(","))
+            if len(lines) > MAX_NOTES:
+                with suppress(OSError):
+                    path.write_text("\n".join(lines[-MAX_NOTES // 2 :]) + "\n", encoding="utf-8")
+
+    def note(self, key: JobKey, nodes: tuple[str, ...]) -> None:
+        with self._lock:
+            self._add(key, nodes)
+            if self._path is not None:
+                # Without the file a crash of both costs a drained node; that must not stop the start.
+                with suppress(OSError), self._path.open("a", encoding="utf-8") as file:
+                    file.write(f"{key.job_id} {key.submit_s:.0f} {','.join(nodes)}\n")
+
+    def nodes(self, key: JobKey) -> frozenset[str]:
+        return self._nodes.get(key, frozenset())
+
+    def _add(self, key: JobKey, nodes: Iterable[str]) -> None:
+        self._nodes[key] = self._nodes.pop(key, frozenset()) | frozenset(nodes)
+        while len(self._nodes) > MAX_NOTES:
+            del self._nodes[next(iter(self._nodes))]

@@ -1,0 +1,66 @@
+"""Slurm's states as ours: one table each, with the names of Slurm's manual."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from smartmig.types import NodeState
+
+NO_VAL = 0xFFFFFFFE
+INFINITE = 0xFFFFFFFF
+MEM_PER_CPU = 1 << 63
+"""flag of a memory request that counts for each CPU"""
+
+
+class JobState(StrEnum):
+    """ "JOB STATE CODES" of squeue(1), without the flags that may follow after a plus."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    SUSPENDED = "SUSPENDED"
+
+
+COMPLETING = "COMPLETING"
+"""the flag of a job whose nodes are not given back yet"""
+
+HOLDING = frozenset({JobState.RUNNING, JobState.SUSPENDED})
+
+NEVER = "DependencyNeverSatisfied"
+"""of "JOB REASON CODES" of squeue(1)"""
+
+NODE_WORDS: dict[str, NodeState] = {
+    # "NODE STATE CODES" of sinfo(1): the state itself ...
+    "UNKNOWN": NodeState.down,
+    "DOWN": NodeState.down,
+    "IDLE": NodeState.up,
+    "ALLOCATED": NodeState.up,
+    "ERROR": NodeState.down,
+    "MIXED": NodeState.up,
+    "FUTURE": NodeState.down,
+    # ... and the flags after it, which scontrol(1) joins with a plus.
+    "CLOUD": NodeState.up,
+    "COMPLETING": NodeState.up,
+    "PLANNED": NodeState.up,
+    "RESERVED": NodeState.up,
+    "DRAIN": NodeState.drained,
+    "FAIL": NodeState.drained,
+    "MAINTENANCE": NodeState.drained,
+    "REBOOT_REQUESTED": NodeState.drained,
+    "REBOOT_ISSUED": NodeState.down,
+    "INVALID_REG": NodeState.drained,
+    "NOT_RESPONDING": NodeState.down,
+    "POWERED_DOWN": NodeState.down,
+    "POWERING_DOWN": NodeState.down,
+    "POWERING_UP": NodeState.down,
+    "POWER_DOWN": NodeState.down,
+    "DYNAMIC_NORM": NodeState.up,
+}
+
+PARTITION_UP = "UP"
+"""of `State` in scontrol(1): takes submissions and starts jobs"""
+
+
+def node_state(words: str) -> NodeState:
+    """The worst of what the state and its flags say; a word we do not know keeps us away."""
+    found = {NODE_WORDS.get(word.rstrip("*~#!%$@^-"), NodeState.drained) for word in words.split("+")}
+    return next(state for state in (NodeState.down, NodeState.drained, NodeState.up) if state in found)

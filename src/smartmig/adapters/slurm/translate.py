@@ -1,0 +1,347 @@
+"""Slurm's records -> `ClusterState`. No I/O; records that did not change give the same objects as before."""
+
+from __future__ import annotations
+
+import math
+import pwd
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from smartmig.adapters.slurm import asks, marks
+from smartmig.adapters.slurm.cards import MigKnobs, layouts_of
+from smartmig.adapters.slurm.gres import total
+from smartmig.adapters.slurm.records import JobRecord, NodeRecord, PartitionRecord, ReservationRecord
+from smartmig.adapters.slurm.started import Started
+from smartmig.adapters.slurm.states import NEVER, PARTITION_UP, JobState, node_state
+from smartmig.errors import InputError
+from smartmig.hardware.model import gpu_model
+from smartmig.types import (
+    SLICE_SIZES,
+    ClusterState,
+    Instance,
+    JobKey,
+    JobRequest,
+    MigGpu,
+    NodeInfo,
+    Reservation,
+    RunningJob,
+    Share,
+)
+
+ARRAY_WINDOW = 256
+"""The first waiting tasks of an array that a policy sees; the others follow as these start."""
+GUESSED_RUN_S = 3600.0
+"""Of a MIG job without a time limit."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What Slurm said, all at about the same time."""
+
+    jobs: tuple[JobRecord, ...] = ()
+    nodes: tuple[NodeRecord, ...] = ()
+    partition: PartitionRecord | None = None
+    reservations: tuple[ReservationRecord, ...] = ()
+    boot_s: int = 0
+    """when the controller started"""
+
+
+@dataclass(frozen=True)
+class Seated:
+    """A running job, and the MIG profile that it holds."""
+
+    job: RunningJob
+    profile: str = ""
+    coming: bool = False
+    """started by us, not yet running"""
+
+
+Waiting = tuple[JobRequest, ...]
+
+
+class Translator:
+    """Remembers what it has translated."""
+
+    def __init__(self, partition: str, mig: MigKnobs, reboot_s: float = 25.0, started: Started | None = None) -> None:
+        """`reboot_s`: jobs older than the controller rest for so long after it started."""
+        self.partition, self._mig, self.reboot_s = partition, mig, reboot_s
+        self._started = started if started is not None else Started(None)
+        self._waiting: dict[int, tuple[JobRecord, Waiting]] = {}
+        self._seated: dict[int, tuple[JobRecord, Seated | None]] = {}
+        self._users: dict[int, str] = {}
+        self._places: object = None
+
+    def state(self, seen: Snapshot, now_s: float, cooling: Mapping[JobKey, float]) -> tuple[ClusterState, list[str]]:
+        """And sentences on what is left to Slurm. `cooling`: jobs to leave alone until then."""
+        part = seen.partition
+        names = set(part.nodes) if part is not None else set()
+        nodes = tuple(node for node in seen.nodes if node.name in names)
+        places = tuple((node.name, node.features, node.n_cpus, node.memory_mb) for node in nodes)
+        if places != self._places:
+            self._places = places
+            self._waiting.clear()
+        seated: list[Seated] = []
+        pending: list[JobRecord] = []
+        tasks_running: dict[int, int] = {}
+        for record in seen.jobs:
+            found = self._seat(record)
+            if found is not None:
+                seated.append(found)
+                if record.array_job_id:
+                    tasks_running[record.array_job_id] = tasks_running.get(record.array_job_id, 0) + 1
+            elif record.base_state == JobState.PENDING and self.partition in record.partitions:
+                pending.append(record)
+        queued: list[JobRequest] = []
+        if part is not None and part.state == PARTITION_UP:
+            for record in pending:
+                forgotten = record.submit_s <= seen.boot_s and now_s < seen.boot_s + self.reboot_s
+                if may_start(record, part, now_s) and not forgotten:
+                    window = ARRAY_WINDOW
+                    if record.array_max_tasks:
+                        window = max(record.array_max_tasks - tasks_running.get(record.array_job_id, 0), 0)
+                    requests = self._requests(record, nodes)[:window]
+                    queued += [
+                        self._elsewhere(request, nodes)
+                        for request in requests
+                        if cooling.get(request.key, 0.0) <= now_s
+                    ]
+        infos, said = self._infos(nodes, seated)
+        state = ClusterState(
+            time_s=now_s,
+            nodes=infos,
+            queued=tuple(sorted(queued, key=lambda request: _order(request.key))),
+            running=tuple(sorted(_placed(seated, infos), key=lambda job: _order(job.request.key))),
+            reservations=tuple(
+                Reservation(r.name, r.nodes, r.start_s, r.end_s, tuple(r.users.split(",")) if r.users else ())
+                for r in seen.reservations
+            ),
+        )
+        return state, said
+
+    def _requests(self, record: JobRecord, nodes: Sequence[NodeRecord]) -> Waiting:
+        """Of a pending record: none if only Slurm can place it, many for an array."""
+        kept = self._waiting.get(record.job_id)
+        if kept is not None and kept[0] is record:
+            return kept[1]
+        ask = asks.read_ask(record)
+        found: Waiting = ()
+        if not isinstance(ask, str):
+            allowed = _allowed(record, ask, nodes)
+            if allowed is not None:
+                limited = () if len(allowed) == len(nodes) else allowed
+                found = tuple(self._request(record, key, ask, limited) for key in keys_of(record))
+        self._waiting[record.job_id] = (record, found)
+        return found
+
+    def _elsewhere(self, request: JobRequest, nodes: Sequence[NodeRecord]) -> JobRequest:
+        """Not where it was sent before, if there is any other node."""
+        before = self._started.nodes(request.key)
+        if not before:
+            return request
+        left = tuple(name for name in request.nodes or [node.name for node in nodes] if name not in before)
+        return replace(request, nodes=left) if left else request
+
+    def _request(self, record: JobRecord, key: JobKey, ask: asks.Ask, nodes: tuple[str, ...] = ()) -> JobRequest:
+        limit_s = math.inf if record.limit_min is None else 60.0 * record.limit_min
+        run_s: tuple[float, ...] = ()
+        memory_gb = 0.0
+        if ask.profile:
+            compute, memory_gb = _slice(self._mig.model, ask.profile)
+            guess_s = limit_s if math.isfinite(limit_s) else GUESSED_RUN_S
+            run_s = tuple(guess_s if size == compute else math.inf for size in SLICE_SIZES)
+        return JobRequest(
+            key=key,
+            n_gpus=ask.n_gpus,
+            limit_s=limit_s,
+            gpu_model=ask.gpu_type,
+            nodes=nodes,
+            n_nodes=ask.n_nodes,
+            user=self._user(record.user_id),
+            group=record.account or record.partitions[0],
+            run_s=run_s,
+            memory_gb=memory_gb,
+        )
+
+    def _seat(self, record: JobRecord) -> Seated | None:
+        """A job that holds GPUs, or is about to: we started it and Slurm has not yet."""
+        kept = self._seated.get(record.job_id)
+        if kept is not None and kept[0] is record:
+            return kept[1]
+        found = None
+        mark = marks.read_start(record.admin_comment)
+        if record.holds:
+            found = self._running(record, mark)
+        elif mark is not None and mark.submit_s == record.submit_s and record.priority != 0:
+            ask = asks.read_ask(record)
+            if record.base_state == JobState.PENDING and not isinstance(ask, str):
+                job = RunningJob(self._request(record, key_of(record), ask), mark.at_s, mark.shares)
+                found = Seated(job, ask.profile, coming=True)
+        self._seated[record.job_id] = (record, found)
+        return found
+
+    def _running(self, record: JobRecord, mark: marks.StartMark | None) -> Seated | None:
+        held = asks.gpus_by_node(record)
+        if not held:
+            return None
+        slices = {share.node: share for share in (mark.shares if mark is not None else ()) if not share.n_gpus}
+        shares: list[Share] = []
+        for node, name, count, _ in held:
+            if name == "gpu":
+                shares.append(Share(node, count))
+            else:
+                # Where nobody said which slice, `_placed` finds one of the profile.
+                shares += [slices.pop(node, Share(node)) for _ in range(count)]
+        ask = asks.read_ask(record)
+        if isinstance(ask, str):
+            n_gpus = sum(share.n_gpus for share in shares)
+            ask = asks.Ask(n_gpus) if n_gpus else asks.Ask(0, profile=held[0][3])
+        managed = self.partition in record.partitions
+        job = RunningJob(self._request(record, key_of(record), ask), float(record.start_s), tuple(shares), managed)
+        return Seated(job, next((kind for _, name, _, kind in held if name == "mig"), ""))
+
+    def _infos(self, nodes: Sequence[NodeRecord], seated: Sequence[Seated]) -> tuple[tuple[NodeInfo, ...], list[str]]:
+        n_held: dict[str, int] = {}
+        n_coming: dict[str, int] = {}
+        for seat in seated:
+            for share in seat.job.shares:
+                n_held[share.node] = n_held.get(share.node, 0) + share.n_gpus
+                if seat.coming:
+                    n_coming[share.node] = n_coming.get(share.node, 0) + share.n_gpus
+        infos, said = [], []
+        for node in nodes:
+            types = [gres.type for gres, count in node.has.items() if gres.name == "gpu" and count]
+            if len(types) > 1:
+                said.append(f"node {node.name} has several kinds of GPU ({node.gres}) and is left to Slurm")
+                continue
+            gpus: tuple[MigGpu, ...] = ()
+            if total(node.has, "mig"):
+                found = layouts_of(node, self._mig)
+                if isinstance(found, str):
+                    said.append(found)
+                else:
+                    model, layouts = found
+                    gpus = tuple(MigGpu(model, tuple(Instance(p.start, p.profile) for p in row)) for row in layouts)
+            n_gpus = total(node.has, "gpu")
+            # Slurm counts what runs, also for users we may not see; what we started a moment ago comes on top.
+            n_used = max(n_held.get(node.name, 0), total(node.used, "gpu") + n_coming.get(node.name, 0))
+            infos.append(
+                NodeInfo(
+                    name=node.name,
+                    n_gpus=n_gpus,
+                    n_free=max(n_gpus - n_used, 0),
+                    gpu_model=types[0] if types else "",
+                    state=node_state(node.state),
+                    gpus=gpus,
+                )
+            )
+        return tuple(infos), said
+
+    def _user(self, user_id: int) -> str:
+        if user_id not in self._users:
+            try:
+                self._users[user_id] = pwd.getpwuid(user_id).pw_name
+            except KeyError:
+                self._users[user_id] = str(user_id)
+        return self._users[user_id]
+
+
+def key_of(record: JobRecord) -> JobKey:
+    """Of a record that is one job."""
+    if record.array_job_id and record.array_task_id is not None:
+        return JobKey(f"{record.array_job_id}_{record.array_task_id}", float(record.submit_s))
+    return JobKey(str(record.job_id), float(record.submit_s))
+
+
+def keys_of(record: JobRecord) -> tuple[JobKey, ...]:
+    """Of a record that may stand for many tasks of an array."""
+    if record.array_job_id and record.array_task_id is None:
+        tasks = asks.read_tasks(record.array_tasks, ARRAY_WINDOW)
+        return tuple(JobKey(f"{record.array_job_id}_{task}", float(record.submit_s)) for task in tasks)
+    return (key_of(record),)
+
+
+def held_by_others(record: JobRecord) -> bool:
+    """By its owner or an operator, which the submit script notes, or by somebody before we came.
+
+    Slurm's own reason does not tell: the waiting tasks of an array get another when its limit keeps one of them back.
+    """
+    return record.priority == 0 and (marks.USER_HOLD in record.comment or not marks.is_ours(record.admin_comment))
+
+
+def own_nodes(record: JobRecord) -> tuple[str, ...]:
+    """The nodes its owner asked for: in the record until we pin it, in our mark from then on."""
+    mark = marks.read_start(record.admin_comment)
+    return record.required_nodes if mark is None else mark.own
+
+
+def may_start(record: JobRecord, part: PartitionRecord, now_s: float) -> bool:
+    """Whether a pending job waits for nothing but a decision."""
+    if record.state != JobState.PENDING or record.reason == NEVER or record.dependency or held_by_others(record):
+        return False
+    if part.max_min is not None and (record.limit_min is None or record.limit_min > part.max_min):
+        return False
+    parked = marks.read_parked(record.admin_comment)
+    begin_s = parked if parked is not None else record.eligible_s
+    return begin_s <= now_s
+
+
+def _allowed(record: JobRecord, ask: asks.Ask, nodes: Sequence[NodeRecord]) -> tuple[str, ...] | None:
+    """Nodes that the job may ever use; None if there is none."""
+    cpus, memory_mb = asks.cpus_per_node(record, ask.n_nodes), asks.memory_per_node(record, ask.n_nodes)
+    own = own_nodes(record)
+    fitting = tuple(
+        node.name
+        for node in nodes
+        if node.name not in record.excluded_nodes
+        and (not own or node.name in own)
+        and asks.has_features(node, record.features)
+        and cpus <= node.n_cpus
+        and memory_mb <= node.memory_mb
+    )
+    return fitting or None
+
+
+def _placed(seated: Sequence[Seated], nodes: Sequence[NodeInfo]) -> list[RunningJob]:
+    """Give every slice in use a position: that of its mark, else the first of its profile that is free."""
+    if not any(share.n_gpus == 0 for seat in seated for share in seat.job.shares):
+        return [seat.job for seat in seated]
+    taken = {(share.node, share.gpu, share.start) for seat in seated for share in seat.job.shares if share.gpu >= 0}
+    free = {
+        node.name: [
+            (Share(node.name, 0, at, instance.start), instance.profile)
+            for at, gpu in enumerate(node.gpus)
+            for instance in gpu.instances
+            if (node.name, at, instance.start) not in taken
+        ]
+        for node in nodes
+    }
+    placed = []
+    for seat in seated:
+        shares: list[Share] = []
+        for share in seat.job.shares:
+            if share.n_gpus or share.gpu >= 0:
+                shares.append(share)
+                continue
+            spare = free.get(share.node, [])
+            found = next((place for place in spare if place[1] == seat.profile), None)
+            if found is not None:
+                spare.remove(found)
+                shares.append(found[0])
+        if shares:
+            same = tuple(shares) == seat.job.shares
+            placed.append(seat.job if same else replace(seat.job, shares=tuple(shares)))
+    return placed
+
+
+def _order(key: JobKey) -> tuple[float, int, int]:
+    job, _, task = key.job_id.partition("_")
+    return key.submit_s, int(job), int(task or 0)
+
+
+def _slice(model_id: str, profile: str) -> tuple[int, float]:
+    """Compute slices and gigabytes of a profile; what the card does not have fits nowhere."""
+    try:
+        found = gpu_model(model_id).profile(profile)
+    except InputError:
+        return 0, 0.0
+    return found.compute, float(found.memory_gb)

@@ -1,0 +1,88 @@
+"""`smartmig slurm`: put smartmig into a Slurm installation, and take it out."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from smartmig.adapters.slurm.install import Changes, Wishes, install, plan_install, read_manifest, uninstall
+from smartmig.adapters.slurm.keeper import release_all
+from smartmig.adapters.slurm.paths import Installed
+from smartmig.adapters.slurm.scontrol import Scontrol
+from smartmig.cli.console import Json, log, print_json
+from smartmig.control.switch import Mode
+from smartmig.errors import AdapterError, InputError
+
+RELEASE_S = 300.0
+
+app = typer.Typer(help="Connect smartmig to a Slurm cluster.", no_args_is_help=True)
+
+Config = Annotated[str, typer.Option(help="Folder of slurm.conf. Left out: that of $SLURM_CONF, else /etc/slurm.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")]
+
+
+@app.command("install")
+def install_(
+    partition: Annotated[str, typer.Option(help="Its GPU jobs will wait for smartmig.")],
+    config: Config = "",
+    dry_run: DryRun = False,
+    kick: Annotated[bool, typer.Option(help="The plug-in that lets Slurm look at a released job at once.")] = True,
+    tune: Annotated[bool, typer.Option(help="SchedulerParameters that let Slurm look once a second.")] = True,
+    shim: Annotated[bool, typer.Option(help="The library that talks to Slurm directly; without it: scontrol.")] = True,
+    mode: Annotated[str, typer.Option(help="Of the daemon in the systemd unit: observe, shadow or act.")] = "shadow",
+    as_json: Json = False,
+) -> None:
+    """Hold the partition's GPU jobs for smartmig: a submit script, a plug-in, a shim, and three lines of slurm.conf."""
+    if mode not in list(Mode):
+        raise InputError(f"--mode: got '{mode}', allowed are {', '.join(Mode)}")
+    changes = plan_install(Installed.find(config), Wishes(partition, kick, tune, shim, mode))
+    nothing_new = changes.already_there
+    if not dry_run:
+        install(changes)
+    if as_json:
+        print_json(_as_json(changes, dry_run))
+        return
+    verb = "would write" if dry_run else "kept" if nothing_new else "wrote"
+    for path in (*changes.files, *changes.builds):
+        typer.echo(f"{verb} {path}")
+    typer.echo(changes.diff or f"{changes.before.path}: nothing to change")
+    if not dry_run and not nothing_new:
+        log("restart slurmctld for it to take effect: systemctl restart slurmctld")
+
+
+@app.command("uninstall")
+def uninstall_(config: Config = "", dry_run: DryRun = False) -> None:
+    """Release every job that smartmig holds, then put everything back as it was."""
+    paths = Installed.find(config)
+    manifest = read_manifest(paths)
+    if manifest is None:
+        raise InputError(f"{paths.folder}: smartmig is not installed there")
+    if dry_run:
+        typer.echo(f"would release the jobs held in partition {manifest['partition']}")
+        typer.echo(f"would restore {paths.conf} and {paths.script}, and remove {paths.folder}")
+        return
+    try:
+        typer.echo(f"{_release(paths, manifest['partition'])} held jobs released")
+    except AdapterError as error:
+        log(f"held jobs are not released, do that with `scontrol release`: {error}")
+    for line in uninstall(paths):
+        typer.echo(line)
+    log("restart slurmctld for it to take effect: systemctl restart slurmctld")
+
+
+def _release(paths: Installed, partition: str) -> int:
+    paths.off_file.touch()
+    # By its commands: Slurm's library ends the process over a configuration it does not like.
+    scontrol = Scontrol(paths.conf)
+    return release_all(scontrol, scontrol, partition, RELEASE_S)
+
+
+def _as_json(changes: Changes, dry_run: bool) -> dict[str, object]:
+    return {
+        "dry_run": dry_run,
+        "partition": changes.partition,
+        "files": [str(path) for path in (*changes.files, *changes.builds)],
+        "settings": changes.settings,
+        "diff": changes.diff,
+    }

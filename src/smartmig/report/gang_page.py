@@ -1,0 +1,95 @@
+"""A whole-GPU comparison as one page: numbers, waiting over time, utilisation by partition, who waits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import plotly.graph_objects as go
+
+from smartmig.metrics.statistics import estimate
+from smartmig.report.gang_fairness import NOTE as FAIRNESS_NOTE
+from smartmig.report.gang_fairness import by_size, fairness_rows, size_names, user_rows
+from smartmig.report.gang_tables import NOTE, GangComparison, comparison_rows
+from smartmig.report.page import Section, write_page
+from smartmig.report.theme import colour, dash
+from smartmig.types import Floats
+
+HEIGHT = 420
+
+
+def gang_page(path: Path, comparison: GangComparison, more: Sequence[Section] = ()) -> None:
+    """Write the page; `more` sections go before the numbers."""
+    n = len(comparison.seeds)
+    of = f"{n} seeds of made-up requests, the same for all" if n > 1 else "one run each"
+    intro = f"{len(comparison.policies)} policies, {of}. " + " ".join(f"{note}." for note in comparison.notes)
+    sections = [*more, Section("Numbers", NOTE, None, comparison_rows(comparison), _best(comparison))]
+    if comparison.series:
+        sections.append(waiting_section(comparison))
+        sections.append(_busy(comparison))
+    sections.append(_by_size(comparison))
+    sections.append(Section("Who waits", FAIRNESS_NOTE, None, fairness_rows(comparison)))
+    if users := user_rows(comparison):
+        text = f"Mean wait in hours of the users who wait longest under {comparison.policies[0][0]}."
+        sections.append(Section("Waiting by user", text, None, users))
+    write_page(path, comparison.title, intro, sections)
+
+
+def waiting_section(comparison: GangComparison) -> Section:
+    """The queue over time, policy by policy."""
+    figure = _figure("jobs in the queue")
+    for at, (name, series) in enumerate(_drawn(comparison)):
+        figure.add_scatter(
+            x=_times(series.time_s),
+            y=np.round(series.waiting_jobs, 2).tolist(),
+            mode="lines",
+            name=name,
+            line={"color": colour(at), "dash": dash(at), "width": 1.8},
+        )
+    figure.update_yaxes(rangemode="tozero")
+    return Section("Waiting over time", f"Seed {comparison.seeds[0]}: mean length of the queue.", figure)
+
+
+def _busy(comparison: GangComparison) -> Section:
+    figure = _figure("GPUs held (%)")
+    for at, (name, series) in enumerate(_drawn(comparison)):
+        for part, busy in series.busy_by_part.items():
+            figure.add_scatter(
+                x=_times(series.time_s),
+                y=np.round(100 * busy, 1).tolist(),
+                mode="lines",
+                name=name if len(series.busy_by_part) == 1 else f"{name}: {part}",
+                line={"color": colour(at), "dash": dash(at), "width": 1.5},
+            )
+    text = f"Seed {comparison.seeds[0]}: share of the GPUs of each partition (GPU model) that jobs hold."
+    return Section("Utilisation by partition", text, figure)
+
+
+def _by_size(comparison: GangComparison) -> Section:
+    figure = _figure("mean bounded slowdown")
+    sizes = size_names(comparison)
+    for at, (name, runs) in enumerate(comparison.policies):
+        means = [round(estimate(by_size(runs, "slowdown_by_size", size)).mean, 3) for size in sizes]
+        figure.add_bar(x=[f"{size} GPUs" for size in sizes], y=means, name=name, marker={"color": colour(at)})
+    figure.update_yaxes(type="log")
+    return Section("Slowdown by job size", "Means over seeds; the axis is logarithmic.", figure)
+
+
+def _drawn(comparison: GangComparison):  # type: ignore[no-untyped-def]
+    return zip((name for name, _ in comparison.policies), comparison.series, strict=True)
+
+
+def _best(comparison: GangComparison) -> int:
+    places = range(len(comparison.policies))
+    return min(places, key=lambda at: float(comparison.values(at, "mean_bounded_slowdown").mean()))
+
+
+def _figure(title: str) -> go.Figure:
+    figure = go.Figure(layout={"height": HEIGHT, "legend": {"orientation": "h", "y": -0.2}})
+    figure.update_yaxes(title_text=title)
+    return figure
+
+
+def _times(time_s: Floats) -> list[str]:
+    return [str(moment) for moment in time_s.astype("int64").astype("M8[s]")]

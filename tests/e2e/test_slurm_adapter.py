@@ -1,0 +1,244 @@
+"""The adapter alone, on a real Slurm: both ways of talking, slices, and what is refused."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+
+import pytest
+from slurm_rig import PARTITION, SlurmRig, missing
+from slurm_site import Site
+
+from smartmig.adapters.slurm import Slurm
+from smartmig.adapters.slurm.libslurm import LibSlurm, load_shim
+from smartmig.adapters.slurm.paths import Installed
+from smartmig.adapters.slurm.scontrol import Scontrol
+from smartmig.errors import AdapterError, InputError
+from smartmig.ports import Connection
+from smartmig.types import ClusterState, JobKey, Layout, Placement, Repartition, Share, Start, Stop
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
+
+# Slurm's library reads one configuration in the life of a process: no other test may load it in this one.
+
+
+@pytest.fixture(scope="module")
+def rig() -> Iterator[SlurmRig]:
+    with SlurmRig() as rig:
+        Site(rig).install()
+        yield rig
+
+
+both_ways = pytest.mark.parametrize("via", ["libslurm", "scontrol"])
+
+
+@pytest.fixture
+def via() -> str:
+    return "libslurm"
+
+
+@pytest.fixture
+def connection(rig: SlurmRig, via: str) -> Iterator[Connection]:
+    (rig.jobs / "ran.log").unlink(missing_ok=True)
+    connection = Slurm(partition=PARTITION, config=str(rig.etc), via=via).open()
+    connection.source.observe(10)
+    connection.actuator.take_over(10)
+    yield connection
+    connection.actuator.let_go(10)
+    rig.call(["scancel", "--user=nobody"], check=False)
+    rig.wait(lambda: not rig.call(["squeue", "-a", "-h"]).strip())
+    connection.actuator.close()
+    connection.source.close()
+
+
+def seen(connection: Connection, queued: int) -> ClusterState:
+    state = connection.source.observe(10)
+    end_s = time.monotonic() + 10
+    while len(state.queued) < queued and time.monotonic() < end_s:
+        connection.source.wait(0.1)
+        state = connection.source.observe(10)
+    assert len(state.queued) == queued
+    return state
+
+
+def why(connection: Connection, action: Start | Stop | Repartition) -> str:
+    (outcome,) = connection.actuator.apply((action,), 10)
+    assert outcome.done == (not outcome.why)
+    return outcome.why
+
+
+def test_both_ways__say_the_same(rig: SlurmRig) -> None:
+    array = rig.sbatch("--gres=gpu:1", "--array=1-9:2%2", "--time=90", "--begin=now+90")
+    rig.sbatch("-N2", "--gres=gpu:a100:2", "--exclude=node[2-3]", "--comment=a b=c", f"--dependency=afterok:{array}")
+    running = rig.sbatch("--gpus=5", "--mem=300", seconds=30, partition="other,gpu")
+    rig.scontrol("update", "NodeName=node7", "State=DRAIN", "Reason=x y=z", user="root")
+    rig.scontrol("create", "reservation", "ReservationName=r1", "StartTime=now+3600", "Duration=60", "Users=nobody",
+                 "Nodes=node5", user="root")  # fmt: skip
+    rig.wait(lambda: rig.job(running)["JobState"] == "RUNNING")
+    paths = Installed.find(str(rig.etc))
+    library, command = LibSlurm(load_shim(paths.shim, paths.conf), "test"), Scontrol(paths.conf)
+    # Named differently, and not read: the total, the reason of a job that runs, and a word for "no preference".
+    unread = {"gres_total", "shared", "reason", "array_tasks"}
+    ours, theirs = (
+        [
+            {key: value for key, value in asdict(one).items() if key not in unread}
+            for one in way.jobs(PARTITION, 10) or ()
+        ]
+        for way in (library, command)
+    )
+    assert ours == theirs
+    assert len(ours) == 3
+    assert [one.array_tasks.partition("%")[0] for one in library.job(array, 10)] == ["1,3,5,7,9"]
+    nodes = library.nodes(10)
+    assert nodes is not None
+    assert [(node.name, node.gres, node.gres_used, node.n_cpus, node.n_cpus_used) for node in nodes] == [
+        (node.name, node.gres, node.gres_used, node.n_cpus, node.n_cpus_used) for node in command.nodes(10)
+    ]
+    assert nodes[6].state.split("+")[1] == "DRAIN"
+    assert library.partitions(10) == command.partitions(10)
+    assert library.reservations(10) == command.reservations(10)
+    rig.scontrol("delete", "ReservationName=r1", user="root")
+    rig.scontrol("update", "NodeName=node7", "State=RESUME", user="root")
+    rig.call(["scancel", "--user=nobody"])
+    rig.wait(lambda: not rig.call(["squeue", "-a", "-h"]).strip())
+
+
+@both_ways
+def test_start__exactly_there_and_only_once(rig: SlurmRig, connection: Connection) -> None:
+    job = rig.sbatch("--gres=gpu:2", seconds=1)
+    (request,) = seen(connection, 1).queued
+    start = Start(request.key, (Share("node6", 2),))
+    assert why(connection, start) == ""
+    rig.wait(lambda: len(rig.runs()) == 1)
+    assert rig.runs()[0][2:4] == ("node6", "0,1")
+    assert "RUNNING" in why(connection, start)
+    assert why(connection, Start(JobKey(str(job), request.key.submit_s - 5), start.shares)).endswith("is gone")
+    assert "gone" in why(connection, Start(JobKey("99999", 5.0), start.shares)) or "Invalid" in why(
+        connection, Start(JobKey("99999", 5.0), start.shares)
+    )
+    (running,) = connection.source.observe(10).running
+    assert (running.request.key, running.shares) == (request.key, (Share("node6", 2),))
+
+
+def test_start__node_without_cpus_is_refused(rig: SlurmRig, connection: Connection) -> None:
+    rig.sbatch("--gres=gpu:1", "-n30", seconds=3)
+    rig.sbatch("--gres=gpu:1", "-n8")
+    first, second = seen(connection, 2).queued
+    one, other = connection.actuator.apply(
+        (Start(first.key, (Share("node1", 1),)), Start(second.key, (Share("node1", 1),))), 10
+    )
+    assert one.done
+    assert "lacks 8 CPUs" in other.why
+    # It rests a while, so that others are looked at.
+    assert connection.source.observe(10).queued == ()
+
+
+def test_stop__sends_a_job_back_into_our_queue(rig: SlurmRig, connection: Connection) -> None:
+    job = rig.sbatch("--gres=gpu:1", seconds=20)
+    (request,) = seen(connection, 1).queued
+    assert why(connection, Start(request.key, (Share("node2", 1),))) == ""
+    rig.wait(lambda: len(rig.runs()) == 1)
+    rig.wait(lambda: len(connection.source.observe(10).running) == 1)
+    assert why(connection, Stop(request.key)) == ""
+    rig.wait(lambda: rig.job(job)["Priority"] == "0" and rig.job(job)["JobState"] == "PENDING")
+    # Slurm waits until old credentials are void; then it is queued as a new life of the job.
+    (again,) = seen(connection, 1).queued
+    assert again.key.submit_s >= request.key.submit_s
+    assert why(connection, Start(again.key, (Share("node3", 1),))) == ""
+    rig.wait(lambda: len(rig.runs()) == 2)
+    assert rig.runs()[1][2] == "node3"
+
+
+def cut(*slices: tuple[int, str]) -> Layout:
+    return tuple(Placement(start, profile) for start, profile in slices)
+
+
+def layout(connection: Connection) -> Layout:
+    node = connection.source.observe(10).nodes[7]
+    return tuple(Placement(one.start, one.profile) for one in node.gpus[0].instances)
+
+
+SEVEN = cut(*((start, "1g.5gb") for start in range(7)))
+
+
+@both_ways
+def test_recut__only_where_free(rig: SlurmRig, connection: Connection) -> None:
+    assert layout(connection) == SEVEN
+    for _ in range(2):
+        rig.sbatch("--gres=mig:1g.5gb:1", seconds=2)
+    first, second = seen(connection, 2).queued
+    places = [Share("node8", 0, 0, 0), Share("node8", 0, 0, 5)]
+    outcomes = connection.actuator.apply((Start(first.key, places[:1]), Start(second.key, places[1:])), 10)
+    assert all(outcome.done for outcome in outcomes)
+    rig.wait(lambda: len(rig.runs()) == 2)
+    assert [job.shares for job in connection.source.observe(10).running] == [(place,) for place in places]
+    mixed = cut((0, "1g.5gb"), (1, "1g.5gb"), (2, "2g.10gb"), (5, "1g.5gb"))
+    assert why(connection, Repartition("node8", 0, mixed)) == ""
+    assert layout(connection) == mixed
+    # Both of the slices in use would go: Slurm would let that happen, we do not.
+    assert "2 slices of 1g.5gb are in use" in why(connection, Repartition("node8", 0, cut((4, "3g.20gb"))))
+    assert "none with the number 3" in why(connection, Repartition("node8", 3, SEVEN))
+    assert layout(connection) == mixed
+    rig.sbatch("--gres=mig:2g.10gb:1")
+    (third,) = seen(connection, 1).queued
+    assert "has no 2g.10gb" in why(connection, Start(third.key, (Share("node8", 0, 0, 1),)))
+    rig.wait(lambda: len(connection.source.observe(10).running) == 0)
+    assert why(connection, Repartition("node8", 0, SEVEN)) == ""
+
+
+def test_recut__failing_command_brings_the_old_cut_back(rig: SlurmRig) -> None:
+    knobs = Slurm(partition=PARTITION, config=str(rig.etc), recut_command="sh -c 'echo no such card >&2; exit 3'")
+    connection = knobs.open()
+    said = why(connection, Repartition("node8", 0, cut((0, "7g.40gb"))))
+    assert "ended with 3: no such card; the old cut is back" in said
+    assert layout(connection) == SEVEN
+    assert "mig:1g.5gb:7" in rig.scontrol("show", "-o", "node", "node8")
+    connection.actuator.close()
+    connection.source.close()
+
+
+def test_silence__is_an_error_in_time_not_a_hang(rig: SlurmRig) -> None:
+    connection = Slurm(partition=PARTITION, config=str(rig.etc)).open()
+    connection.source.observe(10)
+    rig.stop_controller()
+    try:
+        begun_s = time.monotonic()
+        with pytest.raises(AdapterError):
+            connection.source.observe(0.5)
+        (outcome,) = connection.actuator.apply((Start(JobKey("1", 1.0), (Share("node1", 1),)),), 0.5)
+        assert not outcome.done
+        assert not connection.source.wait(0.3)
+        assert time.monotonic() - begun_s < 5
+    finally:
+        rig.start_controller()
+    rig.wait(lambda: _answers(connection), 30)
+    connection.actuator.close()
+    connection.source.close()
+
+
+def _answers(connection: Connection) -> bool:
+    try:
+        return len(connection.source.observe(2).nodes) == 8
+    except AdapterError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("knobs", "error", "sentence"),
+    [
+        ({}, InputError, "--partition"),
+        ({"partition": "gpu", "via": "pigeon"}, InputError, "Known: auto, libslurm, scontrol"),
+        ({"partition": "gpu", "poll_s": 0.0}, InputError, "poll_s"),
+        ({"partition": "gpu", "mig_model": "a10"}, InputError, "a10"),
+        ({"partition": "gpu", "via": "libslurm", "config": "/nowhere"}, AdapterError, "smartmig slurm install"),
+    ],
+)
+def test_open__refuses_bad_knobs(knobs: dict[str, object], error: type[Exception], sentence: str) -> None:
+    with pytest.raises(error, match=sentence):
+        Slurm(**knobs).open()  # type: ignore[arg-type]
+
+
+def test_partition__unknown_is_refused(rig: SlurmRig) -> None:
+    with pytest.raises(AdapterError, match=r"no partition 'nope'\. Known: gpu, other"):
+        Slurm(partition="nope", config=str(rig.etc)).open().source.observe(10)

@@ -1,0 +1,150 @@
+"""Putting smartmig into a Slurm installation and taking it out again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from slurm_rig import SlurmRig, missing
+from slurm_site import smartmig
+from typer.testing import CliRunner
+
+from smartmig.adapters.slurm.install import InstallError
+from smartmig.cli.slurm import app
+from smartmig.errors import InputError
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
+
+CONF = """ClusterName=x
+SlurmctldHost=localhost
+SlurmUser=nobody
+MessageTimeout=1
+JobSubmitPlugins=throttle
+SchedulerParameters=bf_continue
+NodeName=n1 Gres=gpu:4
+PartitionName=gpu Nodes=n1 Default=YES
+PartitionName=cpu Nodes=n1
+"""
+
+
+@pytest.fixture
+def etc(tmp_path: Path) -> Path:
+    (tmp_path / "slurm.conf").write_text(CONF)
+    return tmp_path
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def run(*words: object) -> str:
+    """In this process, because starting another takes longer than the work."""
+    done = CliRunner().invoke(app, list(map(str, words)))
+    if done.exception is not None:
+        raise done.exception
+    return done.stdout
+
+
+def install(etc: Path, *flags: str, partition: str = "gpu") -> str:
+    return run("install", "--partition", partition, "--config", etc, *flags)
+
+
+def test_install__dry_run_says_it_all_and_writes_nothing(etc: Path) -> None:
+    before = snapshot(etc)
+    said = install(etc, "--dry-run")
+    assert snapshot(etc) == before
+    assert f"would write {etc}/job_submit.lua" in said
+    assert "-JobSubmitPlugins=throttle\n" in said
+    assert "+JobSubmitPlugins=throttle,lua,smartmig_kick\n" in said
+    assert "+SchedulerParameters=bf_continue,batch_sched_delay=0" in said
+
+
+def test_install__twice_is_once_and_uninstall_restores(etc: Path) -> None:
+    before = snapshot(etc)
+    (etc / "slurm.conf").chmod(0o640)
+    first = json.loads(install(etc, "--json"))
+    assert f"{etc}/smartmig/plugins" in first["settings"]["PluginDir"]
+    after = snapshot(etc)
+    assert "nothing to change" in install(etc)
+    again = snapshot(etc)
+    built = {name for name in after if name.endswith(".so")}
+    assert len(built) == 2
+    assert {name: again[name] for name in again if name not in built} == {
+        name: after[name] for name in after if name not in built
+    }
+    # Until a daemon takes over nothing is held.
+    assert "smartmig/off" in after
+    assert oct((etc / "slurm.conf").stat().st_mode)[-3:] == "640"
+    said = smartmig("slurm", "uninstall", "--config", etc)
+    assert "not released" in said.stderr  # there is no controller here to ask
+    assert snapshot(etc) == before
+    with pytest.raises(InputError, match="not installed"):
+        run("uninstall", "--config", etc)
+
+
+def test_uninstall__keeps_what_was_changed_since(etc: Path) -> None:
+    install(etc)
+    (etc / "slurm.conf").write_text((etc / "slurm.conf").read_text() + "NodeName=n2 Gres=gpu:4\n")
+    run("uninstall", "--config", etc)
+    assert (etc / "slurm.conf").read_text() == CONF + "NodeName=n2 Gres=gpu:4\n"
+
+
+def test_install__without_gcc_uses_scontrol(etc: Path) -> None:
+    said = json.loads(install(etc, "--no-kick", "--no-shim", "--no-tune", "--json"))
+    assert said["settings"] == {"JobSubmitPlugins": "throttle,lua"}
+    assert not list(etc.rglob("*.so"))
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "sentence"),
+    [
+        ("job_submit.lua", "function f(j)\n  j.priority = 0\nend\n", "job_submit.lua:2: this script holds jobs"),
+        ("slurm.conf", CONF + "SchedulerType=sched/wiki2\n", "Maui or Moab is in charge"),
+        ("job_submit.lua", "-- smartmig: an old one\n", "is gone; remove it by hand"),
+    ],
+)
+def test_install__refuses_where_another_controller_left_its_mark(
+    etc: Path, file: str, text: str, sentence: str
+) -> None:
+    (etc / file).write_text(text)
+    before = snapshot(etc)
+    with pytest.raises(InstallError, match=sentence):
+        install(etc)
+    assert snapshot(etc) == before
+
+
+def test_install__refuses_what_cannot_be(etc: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no partition 'nope'. Known: gpu, cpu."):
+        install(etc, partition="nope")
+    with pytest.raises(InputError, match="cannot read"):
+        install(tmp_path / "nowhere")
+    install(etc, "--no-kick", "--no-shim")
+    with pytest.raises(InstallError, match="in charge of partition 'gpu'"):
+        install(etc, partition="cpu")
+
+
+def test_site_script__is_asked_first_and_comes_back() -> None:
+    """On a real controller: the site refuses jobs of one name, smartmig holds the others."""
+    own = """function slurm_job_submit(job, parts, uid)
+  if job.name == "bad" then return slurm.ERROR end
+  job.comment = "seen by the site"
+  return slurm.SUCCESS
+end
+function slurm_job_modify(job, record, parts, uid) return slurm.SUCCESS end
+return slurm.SUCCESS
+"""
+    with SlurmRig() as rig:
+        script = rig.etc / "job_submit.lua"
+        script.write_text(own)
+        install(rig.etc)
+        (rig.etc / "smartmig" / "off").unlink()
+        rig.restart_controller()
+        assert "error" in rig.call(["sbatch", "-J", "bad", str(rig.script(0))], check=False)
+        job = rig.job(rig.sbatch("--gres=gpu:1"))
+        assert (job["Priority"], job["AdminComment"]) == ("0", "smartmig")
+        assert "seen by the site" in rig.scontrol("show", "-o", "job", job["JobId"])
+        said = run("uninstall", "--config", rig.etc)
+        assert "1 held jobs released" in said
+        assert script.read_text() == own
+        assert rig.job(job["JobId"])["Priority"] != "0"
