@@ -158,3 +158,24 @@ def test_shipped_policy__runs_by_default(folder: Path, mode: tuple[str, ...]) ->
     done = smartmig(folder, "simulate", "--jobs", "eight.csv", "--repartition", "mean-field", *mode, "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["n_repartitions"] > 0
+
+
+def test_train_steps__tells_how_s1s_way_does(tmp_path: Path) -> None:
+    flags = ("--steps", "128", "--layers", "8", "--lanes", "4", "--update-steps", "64", "--batch", "32", "--pool", "1")
+    small = ("--gpus", "1xa100-40gb", "--layouts", "9", "--multiplier", "0.3", "--validation-days", "2")
+    done = smartmig(tmp_path, "train", "steps", "-o", "mine.npz", *flags, *small, "--json")
+    told = json.loads(done.stdout)
+    assert told["steps"] == 128
+    assert 0.0 <= told["late_frac"] <= 1.0
+    from smartmig.train.placer import read_placer
+
+    assert read_placer(tmp_path / "mine.npz").command.startswith("smartmig train steps -o mine.npz")
+
+
+def test_study__prints_a_table_and_draws_it(tmp_path: Path) -> None:
+    small = ("--gpus", "1xa100-40gb", "--layouts", "9", "--multiplier", "0.3", "--steps", "64", "--days", "2")
+    done = smartmig(tmp_path, "study", "algorithms", *small, "--json")
+    rows = json.loads(done.stdout)
+    labels = ["Largest-First", "PPO, clipped", "PPO, KL target", "GRPO-style groups", "DQN"]
+    assert list(dict.fromkeys(row["label"] for row in rows)) == labels
+    assert "GRPO" in (tmp_path / "out" / "study-algorithms.html").read_text(encoding="utf-8")

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+ARGUMENTS = {"place_with_maskable_ppo": ["4096"]}
+"""Of those that take long as they are."""
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.py"))
 
 
@@ -18,7 +20,7 @@ def test_examples__there_are_some() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_example__prints_what_stands_beside_it(name: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py")]
+    command = [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py"), *ARGUMENTS.get(name, [])]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     expected = (EXAMPLES / f"{name}.out").read_text(encoding="utf-8")

@@ -21,7 +21,9 @@ from smartmig.cli.replay import replay
 from smartmig.cli.reproduce import reproduce
 from smartmig.cli.serve import serve
 from smartmig.cli.simulate import simulate
+from smartmig.cli.study import study
 from smartmig.cli.train_ranges import ranges
+from smartmig.cli.train_steps import steps
 
 app = typer.Typer(
     help="Schedule jobs on partitioned (MIG) and whole GPUs: simulate, compare, learn, run live.",
@@ -44,6 +46,7 @@ def _root(version: bool = typer.Option(False, "--version", callback=_version, is
 app.command()(simulate)
 app.command()(compare)
 app.command()(reproduce)
+app.command()(study)
 app.command()(bound)
 app.command()(evaluate)
 app.command()(demo)
@@ -62,5 +65,6 @@ app.add_typer(token.app, name="token")
 app.add_typer(generate.app, name="generate")
 app.add_typer(trace.app, name="trace")
 train.app.command()(ranges)
+train.app.command()(steps)
 app.add_typer(train.app, name="train")
 app.add_typer(slurm.app, name="slurm")

@@ -73,7 +73,7 @@ def repartition(
     A checkpoint lies beside the output (.ckpt); Ctrl-C keeps it and the best policy so far. TensorBoard's curves go to
     a folder beside it, where tensorboard is installed.
     """
-    with _needs_torch():
+    with needs_torch():
         from smartmig.sim.mig.batch import Setting
         from smartmig.train.repartition import Trainer
     prepare_place(to)
@@ -142,7 +142,7 @@ def prices(
 
     A checkpoint lies beside the output (.ckpt); Ctrl-C keeps it and the best policy so far.
     """
-    with _needs_torch():
+    with needs_torch():
         from smartmig.train.prices import PriceTrainer
     prepare_place(to)
     begin = weights_of(start)
@@ -178,7 +178,7 @@ def joint(
 
     A checkpoint lies beside the output (.ckpt); Ctrl-C keeps it and the best pair so far.
     """
-    with _needs_torch():
+    with needs_torch():
         from smartmig.train.joint import JointTrainer
     prepare_place(to)
     cluster, jobs, world = _ground(gpus, None, multiplier, deadline, recut, preempt)
@@ -211,11 +211,11 @@ def training_command() -> str:
 
 
 @contextmanager
-def _needs_torch() -> Iterator[None]:
+def needs_torch(extra: str = "train") -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise InputError(f"training needs {error.name}: pip install 'smartmig[train]'") from None
+        raise InputError(f"training needs {error.name}: pip install 'smartmig[{extra}]'") from None
 
 
 def _torch_device(device: str) -> str:
@@ -256,7 +256,7 @@ def gang(
     With --predictor the run times they expect are written beside the policy. A checkpoint lies beside the output
     (.ckpt); Ctrl-C keeps it and the best agents so far. TensorBoard's curves go to a folder beside it.
     """
-    with _needs_torch():
+    with needs_torch():
         from smartmig.train.gang import GangTrainer
     prepare_place(to)
     if not before or not tune_to:

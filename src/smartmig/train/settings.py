@@ -267,3 +267,73 @@ class GangTraining:
         for name in ("stretch_days", "horizon_s", "guard_days", "learning_rate", "temperature"):
             if not getattr(self, name) > 0:
                 raise InputError(f"--{name.replace('_', '-')} must be above 0, got {getattr(self, name):g}")
+
+
+@dataclass(frozen=True)
+class StepTraining:
+    """How a policy that places one job a step is trained; as S1 has it unless said otherwise."""
+
+    steps: int = 500_000
+    """placings learned from"""
+    observation: str = "s1"
+    """what is seen: s1 or ours"""
+    reward: str = "s1"
+    """s1 (every placing, and the day's ET at its end), final (the latter only) or et (what each step cost)"""
+    wait: bool = False
+    """whether a job that fits a free slice may wait"""
+    layers: str = "256,256,128"
+    """widths of the hidden layers, of actor and critic each"""
+    algorithm: str = "ppo"
+    """ppo (clipping), kl (no clipping: an update ends where it has gone too far), grpo (siblings, no critic) or dqn"""
+    learning_rate: float = 3e-4
+    """at the beginning"""
+    last_learning_rate: float = 1e-5
+    """at the end, linear in between"""
+    entropy: float = 0.02
+    """weight of the entropy at the beginning"""
+    last_entropy: float = 0.001
+    """at the end, linear in between"""
+    clip: float = 0.15
+    """of the probability ratio"""
+    batch: int = 4096
+    """placings in a minibatch"""
+    epochs: int = 10
+    """passes over an update's placings"""
+    update_steps: int = 16_384
+    """placings between two updates"""
+    lanes: int = 64
+    """days under way at once"""
+    target_kl: float = 0.02
+    """where an update of `kl` ends"""
+    siblings: int = 8
+    """lanes with the same day at the same time, for `grpo`"""
+    gamma: float = 0.99
+    """discount per placing"""
+    pool: int = 64
+    """different training days"""
+    seed: int = 0
+    """of everything drawn"""
+
+    def __post_init__(self) -> None:
+        for name, allowed in (
+            ("observation", ("ours", "s1")),
+            ("reward", ("et", "s1", "final")),
+            ("algorithm", ("ppo", "kl", "grpo", "dqn")),
+        ):
+            if getattr(self, name) not in allowed:
+                raise InputError(f"{name}: got '{getattr(self, name)}', allowed are {', '.join(allowed)}")
+        for name in ("steps", "batch", "epochs", "update_steps", "lanes", "siblings", "pool"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not all(width.strip().isdigit() and int(width) > 0 for width in self.layers.split(",")):
+            raise InputError(f"layers: got '{self.layers}', needed are widths such as 256,256,128")
+
+    @property
+    def widths(self) -> list[int]:
+        return [int(width) for width in self.layers.split(",")]
+
+    def at(self, steps: int) -> tuple[float, float]:
+        """Learning rate and weight of the entropy after so many steps."""
+        share = min(1.0, steps / self.steps)
+        rate = self.learning_rate + share * (self.last_learning_rate - self.learning_rate)
+        return rate, self.entropy + share * (self.last_entropy - self.entropy)
