@@ -12,8 +12,8 @@ demo: install
 test: install-dev system-packages
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
-# Servers that end-to-end tests start themselves. Without them those tests are skipped and say so.
-SYSTEM_PACKAGES := postgresql slurm-wlm slurmctld slurmd slurm-client munge libslurm-dev slurm-wlm-basic-plugins gcc
+# Servers and the browser that end-to-end tests start themselves. Without them those tests are skipped and say so.
+SYSTEM_PACKAGES := postgresql chromium slurm-wlm slurmctld slurmd slurm-client munge libslurm-dev slurm-wlm-basic-plugins gcc
 
 system-packages:
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
@@ -25,7 +25,7 @@ system-packages:
 	      >/dev/null || echo "could not install$$missing: the tests that need them will be skipped" >&2; \
 	  fi; \
 	else \
-	  echo "not root on Debian: tests that need $(SYSTEM_PACKAGES) run only where it is installed already" >&2; \
+	  echo "not root on Debian: tests that need $(SYSTEM_PACKAGES) run only where they are installed already" >&2; \
 	fi
 
 check: install-dev

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
 import subprocess
+import sys
 import tempfile
+import time
 from pathlib import Path
+
+from playwright.sync_api import sync_playwright
 
 from smartmig.cli.demo import DEMO
 from smartmig.compare import compare, learned_preferences, sample_day
@@ -44,6 +51,36 @@ def shoot(page: Path, width: int, height: int, picture: str) -> None:
     )
 
 
+def shoot_dashboard(folder: Path) -> None:
+    """A simulated cluster with learned cuts, a minute after its start."""
+    log = folder / "log"
+    command = [Path(sys.executable).with_name("smartmig"), "serve", "--port", "0", "--mode", "act"]
+    with log.open("w") as stream:
+        server = subprocess.Popen(
+            [*command, "--repartition", "mean-field"], stderr=stream, env={**os.environ, "SMARTMIG_HOME": str(folder)}
+        )
+    try:
+        while not (url := re.search(r'"url": "(http://[^"]+)"', log.read_text())):
+            if server.poll() is not None:
+                sys.exit(log.read_text())
+            time.sleep(0.5)
+        token = re.search(r"shown once: (\S+)", log.read_text())
+        assert token is not None
+        time.sleep(60)
+        with sync_playwright() as tools:
+            browser = tools.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+            page = browser.new_page(viewport={"width": 1440, "height": 1500})
+            page.goto(url[1])
+            page.fill("#token", token[1])
+            page.press("#token", "Enter")
+            page.wait_for_selector("#effect .bar", timeout=60_000)
+            page.screenshot(path=HERE / "dashboard.png")
+            browser.close()
+    finally:
+        server.terminate()
+        server.wait(60)
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "page.html"
@@ -57,6 +94,7 @@ def main() -> None:
         shoot(page, 1100, 640, "preferences.png")
         comparison_page(page, compare(DEMO, lambda *_: None), ())
         shoot(page, 1100, 1150, "report.png")
+        shoot_dashboard(Path(folder))
 
 
 if __name__ == "__main__":

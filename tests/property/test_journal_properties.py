@@ -12,6 +12,7 @@ import shutil
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -212,6 +213,28 @@ def test_journal__gives_back_the_states_it_was_told(
     journal.sync(10)
     reader, whole = States(), [record for record in journal.reader.records() if record.kind == "state"]
     assert [reader.read(record) for record in whole] == sequence
+    for record, state in zip(whole, sequence, strict=True):
+        found = journal.reader.state_at(record.seq)
+        assert found == (record, state)
+    assert journal.reader.state_at(whole[0].seq - 1) is None
+    journal.close()
+
+
+def test_records__are_found_by_what_they_hold_and_where_they_stand(tmp_path: Path) -> None:
+    journal = Journal(str(tmp_path / "j.db"))
+    assert journal.reader.span() is None
+    for what in ("100 % late", "100 times", "ann_1", "annx1"):
+        journal.append("audit", 0.0, {"what": what})
+    journal.sync(10)
+
+    def found(**wish: Any) -> list[str]:
+        return [record.body["what"] for record in journal.reader.records(**wish)]
+
+    assert journal.reader.span() == (1, 4)
+    assert found(text="0 %") == ["100 % late"]
+    assert found(text="n_1") == ["ann_1"]
+    assert found(text="100", newest=True, before=2) == ["100 % late"]
+    assert found(before=3, newest=True) == ["100 times", "100 % late"]
     journal.close()
 
 

@@ -16,6 +16,7 @@ from smartmig.control.books import Finished
 from smartmig.control.decide import LivePolicy
 from smartmig.errors import SmartmigError
 from smartmig.hardware.cluster import parse_gpus
+from smartmig.hardware.model import gpu_model
 from smartmig.hardware.nodes import Node, NodeCluster
 from smartmig.sim.gang.run import simulate as simulate_gang
 from smartmig.sim.mig.run import Cluster, Policy
@@ -135,6 +136,7 @@ def _slices(finished: Sequence[Finished], nodes: Sequence[NodeInfo], policy: Liv
     )
     late_s = np.maximum(0.0, run.finish_s - jobs.deadline_s)
     waits = run.first_start_s - jobs.arrive_s
-    return Effect(
-        len(jobs), float(waits.mean()), float(late_s.mean()), float((late_s > 0).mean()), float(run.energy_j.sum())
-    )
+    # The simulated day begins at midnight, for policies that look at the clock; nobody is asked about the hours before.
+    before_j = float(jobs.arrive_s[0]) * sum(gpu_model(card.model).power.watts[0] for card in cards)
+    energy_j = float(run.energy_j.sum()) - before_j
+    return Effect(len(jobs), float(waits.mean()), float(late_s.mean()), float((late_s > 0).mean()), energy_j)

@@ -5,6 +5,7 @@ Asked for now and then, never on the way of a decision.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -17,23 +18,28 @@ from smartmig.control.mig_cards import cards_of
 from smartmig.policy.gang_view import can_start
 from smartmig.policy.network import at_rows
 from smartmig.policy.repartition.mean_field import AT_PLAN, MeanField
-from smartmig.types import SLICE_SIZES, ClusterState, JobRequest
+from smartmig.types import SLICE_SIZES, ClusterState, JobKey, JobRequest
 
 TOP = 10
 
 
-def explain(decider: Decider, state: ClusterState, memory: Memory, top: int = TOP) -> dict[str, Any]:
-    """What the rules made of this state: `queue` (whole GPUs), `slices` and `cuts` (MIG)."""
+def explain(
+    decider: Decider, state: ClusterState, memory: Memory, top: int = TOP, also: Collection[JobKey] = ()
+) -> dict[str, Any]:
+    """What the rules made of this state: `queue` (whole GPUs), `slices` and `cuts` (MIG); of the first `top` jobs and
+    those in `also`."""
     answer: dict[str, Any] = {"queue": [], "slices": [], "cuts": []}
     if decider.gang is not None:
-        answer["queue"] = _queue(decider.gang, state, memory, top)
+        answer["queue"] = _queue(decider.gang, state, memory, top, also)
     if decider.mig is not None:
-        answer["slices"] = _slices(state, memory, top)
+        answer["slices"] = _slices(state, memory, top, also)
         answer["cuts"] = _cuts(decider.mig, state, memory)
     return answer
 
 
-def _queue(decider: GangDecider, state: ClusterState, memory: Memory, top: int) -> list[dict[str, Any]]:
+def _queue(
+    decider: GangDecider, state: ClusterState, memory: Memory, top: int, also: Collection[JobKey]
+) -> list[dict[str, Any]]:
     """The first jobs in the rule's order, whether each could start by itself, and the rule's score of its nodes."""
     laid, _ = decider.lay_out(state, memory)
     if laid is None:
@@ -42,11 +48,12 @@ def _queue(decider: GangDecider, state: ClusterState, memory: Memory, top: int) 
     rows = list(range(laid.n_running, len(laid.requests)))
     key = type(decider.policy.selection).key
     if key is not None:
-        scores = {row: float(key(world, jobs, arrays, row)) for row in rows[: 20 * top]}
-        order = sorted(scores, key=lambda row: (scores[row], row))[:top]
+        looked_at = {*rows[: 20 * top], *(row for row in rows if laid.requests[row].key in also)}
+        scores = {row: float(key(world, jobs, arrays, row)) for row in looked_at}
     else:
         scores = {row: float(jobs.spec["rank"][row]) for row in rows}
-        order = sorted(rows, key=lambda row: scores[row])[:top]
+    ranked = sorted(scores, key=lambda row: (scores[row], row))
+    order = [row for rank, row in enumerate(ranked) if rank < top or laid.requests[row].key in also]
     kernels = decider.policy.allocation.kernels
     listed = []
     for row in order:
@@ -77,7 +84,7 @@ def _queue(decider: GangDecider, state: ClusterState, memory: Memory, top: int) 
     return listed
 
 
-def _slices(state: ClusterState, memory: Memory, top: int) -> list[dict[str, Any]]:
+def _slices(state: ClusterState, memory: Memory, top: int, also: Collection[JobKey]) -> list[dict[str, Any]]:
     """For the first waiting jobs, every kind of free slice: when it would be done there, how late, with what energy."""
     cards = cards_of(state, memory.targets)
     busy = {
@@ -88,7 +95,7 @@ def _slices(state: ClusterState, memory: Memory, top: int) -> list[dict[str, Any
     }
     listed = []
     waiting = sorted((one for one in state.queued if one.n_gpus == 0), key=lambda one: one.deadline_s)
-    for request in waiting[:top]:
+    for request in (one for rank, one in enumerate(waiting) if rank < top or one.key in also):
         options: dict[tuple[str, int, str], dict[str, Any]] = {}
         for card in cards:
             for one in card.instances:
@@ -96,8 +103,9 @@ def _slices(state: ClusterState, memory: Memory, top: int) -> list[dict[str, Any
                     n_busy = busy[card.node, card.gpu]
                     option = _option(request, state.time_s, card.model, one.profile, n_busy)
                     if option is not None:
-                        at = {"node": card.node, "gpu": card.gpu, "start": one.start}
-                        options.setdefault((card.model.id, n_busy, one.profile), {**at, **option})
+                        kind = (card.model.id, n_busy, one.profile)
+                        like = options.setdefault(kind, {**option, "places": []})
+                        like["places"].append({"node": card.node, "gpu": card.gpu, "start": one.start})
         ranked = sorted(options.values(), key=lambda option: (option["late_s"], option["energy_j"]))
         listed.append({"key": list(request.key), "deadline_s": request.deadline_s, "options": ranked[:top]})
     return listed

@@ -38,6 +38,9 @@ FULL_EVERY = 500
 MOST_LATE = 100_000
 """Records that wait in memory while the database is away; beyond them the oldest are lost."""
 
+SEARCHED = 200_000
+"""Records a search for text reads at most: hours of a busy cluster, and a second or so."""
+
 
 @dataclass(frozen=True)
 class Record:
@@ -140,12 +143,23 @@ class JournalReader:
         self.engine = engine
 
     def records(
-        self, after: int = 0, kinds: tuple[str, ...] = (), limit: int | None = None, newest: bool = False
+        self,
+        after: int = 0,
+        kinds: tuple[str, ...] = (),
+        limit: int | None = None,
+        newest: bool = False,
+        before: int | None = None,
+        text: str = "",
     ) -> Iterator[Record]:
-        """In order, or the newest first."""
+        """In order, or the newest first; with `text` only those whose JSON holds it, among the `SEARCHED` newest."""
         query = sa.select(RECORDS).where(RECORDS.c.seq > after)
+        if before is not None:
+            query = query.where(RECORDS.c.seq < before)
         if kinds:
             query = query.where(RECORDS.c.kind.in_(kinds))
+        if text:
+            end = before if before is not None else (self.span() or (0, 0))[1] + 1
+            query = query.where(RECORDS.c.seq >= end - SEARCHED, RECORDS.c.body.contains(text, autoescape=True))
         query = query.order_by(RECORDS.c.seq.desc() if newest else RECORDS.c.seq)
         if limit is not None:
             query = query.limit(limit)
@@ -155,6 +169,26 @@ class JournalReader:
 
     def last(self, kind: str) -> Record | None:
         return next(self.records(kinds=(kind,), limit=1, newest=True), None)
+
+    def span(self) -> tuple[int, int] | None:
+        """The first and the newest record; None when there is none."""
+        with refusing(self.engine.url), self.engine.connect() as connection:
+            first, newest = connection.execute(sa.select(sa.func.min(RECORDS.c.seq), sa.func.max(RECORDS.c.seq))).one()
+        return None if first is None else (first, newest)
+
+    def state_at(self, seq: int) -> tuple[Record, ClusterState] | None:
+        """The newest recorded state up to that record; None when there is none before it."""
+        whole = sa.select(sa.func.max(RECORDS.c.seq)).where(
+            RECORDS.c.kind == "state", RECORDS.c.seq <= seq, RECORDS.c.body.startswith('{"full"', autoescape=True)
+        )
+        with refusing(self.engine.url), self.engine.connect() as connection:
+            begin = connection.execute(whole).scalar_one()
+        if begin is None:
+            return None
+        states, found = States(), None
+        for record in self.records(begin - 1, ("state",), before=seq + 1):
+            found = (record, states.read(record))
+        return found
 
 
 class States:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from smartmig.control.switch import Mode
+from smartmig.control.tokens import Role
 
 Key = tuple[str, float]
 
@@ -24,6 +25,7 @@ class Holding(BaseModel):
     key: Key = Field(description="job id and time of submission, seconds since 1970 UTC")
     user: str
     n_gpus: int
+    here: int = Field(default=0, description="of its GPUs, those on this node; 0: a slice")
     start_s: float
     ends_s: float | None = Field(description="when it should be done: its limit, or the estimate on its slice")
     deadline_s: float | None
@@ -38,6 +40,7 @@ class Slot(BaseModel):
     size: int = Field(description="compute slices")
     profile: str
     usable: bool
+    others: bool = Field(description="held by somebody the cluster manager does not know")
     job: Holding | None
 
 
@@ -109,6 +112,34 @@ class RecordAnswer(BaseModel):
     session: str
     kind: str
     body: dict[str, Any]
+
+
+class Span(BaseModel):
+    """How far a journal reaches, by its records."""
+
+    first: int
+    newest: int
+
+
+class RecordedAnswer(BaseModel):
+    """A state from the journal, and what was decided about it."""
+
+    seq: int
+    time_s: float
+    session: str
+    earlier: int | None = Field(description="the recorded state before it")
+    later: int | None = Field(description="the recorded state after it")
+    n_queued: int
+    n_running: int
+    watts: float
+    nodes: list[NodeAnswer]
+    queue: list[QueuedJob] = Field(description="the first hundred")
+    decision: dict[str, Any] | None
+
+
+class WhoAnswer(BaseModel):
+    name: str
+    role: Role
 
 
 class EffectOf(BaseModel):

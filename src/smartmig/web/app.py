@@ -19,11 +19,11 @@ from smartmig import __version__
 from smartmig.control.decide import Decider, LivePolicy
 from smartmig.control.effect import Effect, estimated, measured
 from smartmig.control.explain import explain
-from smartmig.control.loop import Loop
+from smartmig.control.loop import Loop, Turn
 from smartmig.control.tokens import Holder, Role
 from smartmig.control.wire import action_to_json, plan_to_json
 from smartmig.errors import SmartmigError
-from smartmig.types import ClusterState
+from smartmig.types import ClusterState, Start
 from smartmig.web.answers import (
     Changed,
     EffectAnswer,
@@ -35,12 +35,16 @@ from smartmig.web.answers import (
     PlanAnswer,
     QueueAnswer,
     RecordAnswer,
+    RecordedAnswer,
+    Span,
     StateAnswer,
+    WhoAnswer,
 )
 from smartmig.web.events import Hub
 from smartmig.web.guarding import COOKIE, RateLimit, asks_for, bearer
 from smartmig.web.metrics import Metrics
-from smartmig.web.view import queued_jobs, state_answer
+from smartmig.web.pages import add_pages
+from smartmig.web.view import queued_jobs, recorded_answer, state_answer
 
 KINDS = ("boot", "state", "decision", "outcome", "memory", "audit", "error")
 EFFECT_EVERY_S = 30.0
@@ -64,11 +68,15 @@ class Server:
         self.hub, self.metrics = Hub(), Metrics(loop)
         self._explainer: Decider | None = None
         self._lock = threading.Lock()
-        self._effect: tuple[float, EffectAnswer] | None = None
+        self._effect: tuple[float, tuple[EffectOf | None, ...]] | None = None
+        self.eventful: Turn | None = None
+        """the newest decision that wanted, did or was refused something"""
         loop.listener = self.hear
 
     def hear(self, event: str, body: dict[str, Any]) -> None:
         self.metrics.hear(event, body)
+        if event == "decision" and (body["plan"] or body["refused"] or body.get("wanted")):
+            self.eventful = self.loop.turn
         self.hub.tell(event, body)
 
     def state(self) -> ClusterState:
@@ -77,38 +85,39 @@ class Server:
             raise HTTPException(503, "the cluster has not been seen yet", {"Retry-After": "1"})
         return state
 
-    def alternatives(self) -> dict[str, Any]:
+    def alternatives(self, turn: Turn) -> dict[str, Any]:
         """By a decider of our own: the loop's is busy deciding."""
-        turn = self.loop.turn
-        if turn is None:
-            return {}
         with self._lock:
             if self._explainer is None:
                 self._explainer = Decider(self.policy, self.seed)
-            return explain(self._explainer, turn.state, self.loop.pilot.memory)
+            began = {action.key for action in turn.judged.plan if isinstance(action, Start)}
+            return explain(self._explainer, turn.state, self.loop.pilot.memory, also=began)
 
     def effect(self) -> EffectAnswer:
+        books = self.loop.books
+        measure, policy, baseline = self._estimates()
+        return EffectAnswer(
+            energy_j=books.energy_j,
+            busy_frac=books.busy_frac,
+            n_submitted=books.n_submitted,
+            n_started=books.n_started,
+            n_finished=books.n_finished,
+            mean_wait_s=books.mean_wait_s,
+            mean_late_s=books.mean_late_s,
+            n_late=books.n_late,
+            measured=measure or EffectOf(**asdict(Effect(0, 0.0, 0.0, 0.0))),
+            policy=policy,
+            baseline=baseline,
+        )
+
+    def _estimates(self) -> tuple[EffectOf | None, ...]:
+        """What happened, our policy and the baseline, on the same jobs; now and then."""
         with self._lock:
-            if self._effect is not None and time.monotonic() - self._effect[0] < EFFECT_EVERY_S:
-                return self._effect[1]
-            books = self.loop.books
-            finished = list(books.finished)
-            nodes = self.state().nodes
-            answer = EffectAnswer(
-                energy_j=books.energy_j,
-                busy_frac=books.busy_frac,
-                n_submitted=books.n_submitted,
-                n_started=books.n_started,
-                n_finished=books.n_finished,
-                mean_wait_s=books.mean_wait_s,
-                mean_late_s=books.mean_late_s,
-                n_late=books.n_late,
-                measured=_effect_of(measured(finished)) or EffectOf(**asdict(Effect(0, 0.0, 0.0, 0.0))),
-                policy=_effect_of(estimated(finished, nodes, self.policy)),
-                baseline=_effect_of(estimated(finished, nodes, self.baseline)),
-            )
-            self._effect = (time.monotonic(), answer)
-            return answer
+            if self._effect is None or time.monotonic() - self._effect[0] >= EFFECT_EVERY_S:
+                finished, nodes = list(self.loop.books.finished), self.state().nodes
+                simulated = (estimated(finished, nodes, one) for one in (self.policy, self.baseline))
+                self._effect = (time.monotonic(), tuple(map(_effect_of, (measured(finished), *simulated))))
+            return self._effect[1]
 
 
 def _effect_of(effect: Effect | None) -> EffectOf | None:
@@ -154,9 +163,10 @@ def create_app(server: Server, limit: RateLimit | None = None, ends: Callable[[]
         return QueueAnswer(time_s=seen.time_s, n_queued=len(seen.queued), jobs=queued_jobs(seen, first, limit))
 
     @app.get("/api/v1/plans/last", **reads)
-    def last_plan(alternatives: bool = True) -> PlanAnswer | None:
-        """The newest decision, what the guard said, and what else could have been done; null before the first."""
-        turn = loop.turn
+    def last_plan(alternatives: bool = True, eventful: bool = False) -> PlanAnswer | None:
+        """The newest decision (`eventful`: that wanted something), what the guard said, and what else could have been
+        done; null before the first."""
+        turn = server.eventful if eventful else loop.turn
         if turn is None:
             return None
         judged = turn.judged
@@ -173,7 +183,7 @@ def create_app(server: Server, limit: RateLimit | None = None, ends: Callable[[]
                 for one in judged.refused
             ],
             fallback=judged.fallback,
-            alternatives=server.alternatives() if alternatives else {},
+            alternatives=server.alternatives(turn) if alternatives else {},
         )
 
     @app.get("/api/v1/plans", **reads)
@@ -188,13 +198,31 @@ def create_app(server: Server, limit: RateLimit | None = None, ends: Callable[[]
         kind: Annotated[Sequence[str] | None, Query(description=f"one or more of {', '.join(KINDS)}")] = None,
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
         newest: bool = False,
+        before: Annotated[int | None, Query(ge=0, le=2**62)] = None,
+        text: Annotated[str, Query(max_length=200, description="only records whose JSON holds it")] = "",
     ) -> list[RecordAnswer]:
         """Records in order, or the newest first."""
         kinds = tuple(kind or ())
         if not set(kinds) <= set(KINDS):
             raise HTTPException(422, f"kind: allowed are {', '.join(KINDS)}")
-        found = loop.journal.reader.records(after, kinds, limit, newest)
+        found = loop.journal.reader.records(after, kinds, limit, newest, before, text)
         return [RecordAnswer(**asdict(record)) for record in found]
+
+    @app.get("/api/v1/journal/span", **reads)
+    def span() -> Span | None:
+        """The first and the newest record; null when there is none."""
+        found = loop.journal.reader.span()
+        return Span(first=found[0], newest=found[1]) if found is not None else None
+
+    @app.get("/api/v1/journal/state", **reads, description="The newest recorded state up to a record.")
+    def recorded(at: Annotated[int, Query(ge=0, le=2**62)]) -> RecordedAnswer | None:
+        """Null before the first."""
+        return recorded_answer(loop.journal.reader, at)
+
+    @app.get("/api/v1/who", **reads)
+    def who(holder: Annotated[Holder, Depends(viewer)]) -> WhoAnswer:
+        """Whose token this is, and what it allows."""
+        return WhoAnswer(name=holder.name, role=holder.role)
 
     @app.get("/api/v1/effect", **reads)
     def effect() -> EffectAnswer:
@@ -265,4 +293,5 @@ def create_app(server: Server, limit: RateLimit | None = None, ends: Callable[[]
         loop.kill(f"{holder.name}: {wish.why}")
         return changed()
 
+    add_pages(app)
     return app

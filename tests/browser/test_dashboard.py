@@ -1,0 +1,263 @@
+"""The dashboard in a real Chromium, on a real `smartmig serve` with a simulated cluster: every control, once."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from served import Daemon
+from smartmig.control.store import open_store
+from smartmig.control.tokens import Role, add_token
+
+CHROMIUM = shutil.which("chromium")
+if CHROMIUM is None:
+    pytest.skip("needs Chromium (apt-get install chromium)", allow_module_level=True)
+playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright (pip install 'smartmig[dev]')")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe (pip install 'smartmig[dev]')")
+
+WAIT_MS = 60_000
+"""The first decision of a fresh checkout compiles the rules, and the machines are slow."""
+
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+
+AWAY = ("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE")
+"""What the browser itself writes while a server is away."""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("browser")
+
+
+@pytest.fixture(scope="module")
+def tokens(home: Path) -> dict[str, str]:
+    engine = open_store(str(home / "journal.db"))
+    made = {name: add_token(engine, name, role) for name, role in (("ann", Role.operator), ("bob", Role.viewer))}
+    engine.dispose()
+    return made
+
+
+@pytest.fixture(scope="module")
+def port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        number: int = free.getsockname()[1]
+    return number
+
+
+def serve(home: Path, port: int, adapter: str) -> Daemon:
+    return Daemon(home, "--port", str(port), "--mode", "act", "--adapter", adapter)
+
+
+@pytest.fixture(scope="module")
+def daemon(home: Path, tokens: dict[str, str], port: int) -> Iterator[Daemon]:  # noqa: ARG001
+    running = serve(home, port, "simulated:load=2")
+    yield running
+    if running.process.poll() is None:
+        running.stop()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def page(browser: Any, daemon: Daemon) -> Iterator[Any]:
+    """A page of its own, at 1440 px, not signed in; whatever it writes to the console fails the test."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    context.set_default_timeout(WAIT_MS)
+    made = context.new_page()
+    said: list[str] = []
+    made.on("console", lambda message: said.append(message.text))
+    made.on("pageerror", lambda error: said.append(str(error)))
+    made.expected = []  # refused and failed requests are written there by the browser itself
+    made.goto(daemon.url)
+    yield made
+    context.close()
+    assert [line for line in said if not any(part in line for part in made.expected)] == []
+
+
+def sign_in(page: Any, token: str) -> None:
+    page.get_by_label("Token").fill(token)
+    page.get_by_role("button", name="Sign in").click()
+    page.locator(".card").first.wait_for()
+
+
+def says(page: Any, selector: str, text: str) -> None:
+    playwright.expect(page.locator(selector)).to_contain_text(text, timeout=WAIT_MS)
+
+
+def serious(page: Any) -> list[tuple[str, str]]:
+    found = axe.Axe().run(page).response["violations"]
+    return [(one["id"], one["nodes"][0]["html"][:200]) for one in found if one["impact"] in ("serious", "critical")]
+
+
+def test_sign_in__refuses_a_wrong_token_and_keeps_a_right_one_for_the_tab(page: Any, tokens: dict[str, str]) -> None:
+    page.expected.append("status of 401")
+    page.get_by_label("Token").fill("ann.wrong")
+    page.get_by_label("Token").press("Enter")
+    says(page, "#token-error", "not valid")
+    assert serious(page) == []
+    sign_in(page, tokens["ann"])
+    says(page, "#who", "ann, operator")
+    assert page.evaluate("scrollY") == 0
+    page.reload()
+    page.locator(".card").first.wait_for()
+    page.get_by_role("button", name="Sign out").click()
+    assert page.evaluate("sessionStorage.length") == 0
+    assert page.locator("#board").is_hidden()
+
+
+def test_page__first_paint_comes_within_a_second(page: Any, tokens: dict[str, str]) -> None:
+    sign_in(page, tokens["bob"])
+    paints = []
+    for _ in range(3):
+        page.reload()
+        page.locator(".card").first.wait_for()
+        paints.append(page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime"))
+    assert min(paints) < 1000, paints
+
+
+def test_board__shows_slots_queue_decision_and_why(page: Any, tokens: dict[str, str]) -> None:
+    sign_in(page, tokens["bob"])
+    assert page.locator(".card").count() == 8
+    page.locator(".slot.busy").first.wait_for()
+    says(page, "#decision", "Start ")
+    says(page, "#decision", "Why these slices")
+    says(page, "#decision", "pass")
+    says(page, "#queue", "job")
+    says(page, "#guard", "refused")
+    page.get_by_text("Running jobs as a table").click()
+    page.locator("#running tbody tr").first.wait_for()
+    before = page.locator("#tiles dd").first.inner_text()
+    playwright.expect(page.locator("#tiles dd").first).not_to_have_text(before, timeout=WAIT_MS)
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (1440, "dark"), (390, "light"), (390, "dark")])
+def test_board__has_no_serious_violation_and_fits(page: Any, tokens: dict[str, str], width: int, scheme: str) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme=scheme)
+    sign_in(page, tokens["ann"])
+    page.locator("#found tbody tr").first.wait_for()
+    says(page, "#decision", "Start ")
+    assert serious(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_control__viewers_only_look(page: Any, tokens: dict[str, str]) -> None:
+    sign_in(page, tokens["bob"])
+    says(page, "#control-note", "Your token may look")
+    for name in ("Pause", "Kill switch"):
+        assert page.get_by_role("button", name=name).is_disabled()
+    assert page.get_by_role("radio", name="shadow").is_disabled()
+
+
+def test_control__mode_pause_and_kill_switch_by_keyboard(page: Any, tokens: dict[str, str]) -> None:
+    sign_in(page, tokens["ann"])
+    page.locator("#modes input[value=act]:checked").wait_for(state="attached")
+    page.locator("#modes input[value=act]").focus()
+    page.keyboard.press("ArrowLeft")
+    says(page, "#summary", "Mode shadow: the cluster schedules by itself")
+    page.keyboard.press("ArrowRight")
+    says(page, "#sure", "Switch to act?")
+    page.keyboard.press("Escape")
+    playwright.expect(page.locator("#modes input[value=shadow]")).to_be_checked()
+    page.keyboard.press("ArrowRight")
+    page.get_by_role("button", name="Switch to act").press("Enter")
+    says(page, "#summary", "Mode act: smartmig schedules")
+
+    page.get_by_role("button", name="Pause").press("Enter")
+    says(page, "#summary", "paused")
+    page.get_by_role("button", name="Resume").press("Enter")
+    says(page, "#pause", "Pause")
+
+    page.get_by_role("button", name="Kill switch").press("Enter")
+    assert serious(page) == []
+    page.get_by_role("button", name="Cancel").press("Enter")
+    assert page.locator("#banner").inner_text() == ""
+    page.get_by_role("button", name="Kill switch").press("Enter")
+    page.get_by_label("Reason, for the journal").fill("trying it out")
+    page.get_by_role("button", name="Throw the kill switch").press("Enter")
+    says(page, "#banner", "The kill switch is on")
+    page.get_by_role("button", name="Take the kill switch back").press("Enter")
+    page.get_by_role("button", name="Take it back").press("Enter")
+    playwright.expect(page.locator("#banner")).to_be_empty(timeout=WAIT_MS)
+
+    page.get_by_label("Kind").select_option("audit")
+    page.get_by_label("Holds the text").fill("trying it out")
+    page.get_by_label("Holds the text").press("Enter")
+    says(page, "#found", "ann: kill (why trying it out)")
+
+
+def test_journal__search_and_travel_to_what_was(page: Any, tokens: dict[str, str]) -> None:
+    sign_in(page, tokens["bob"])
+    page.get_by_label("Holds the text").fill("no such thing anywhere")
+    page.get_by_role("button", name="Search").click()
+    says(page, "#found", "No record holds")
+    page.get_by_label("Holds the text").fill("")
+    page.get_by_label("Kind").select_option("decision")
+    page.get_by_role("button", name="Search").click()
+    row = page.locator("#found tbody tr").nth(3)
+    row.locator("summary").click()
+    assert '"mode"' in row.locator("pre").inner_text()
+    row.get_by_role("button").click()
+    says(page, "#banner", "You look at the past")
+    then = page.locator("#tiles dd").first.inner_text()
+    page.wait_for_timeout(2500)
+    assert page.locator("#tiles dd").first.inner_text() == then, "the past does not move on"
+    moment = page.locator("#moment-text")
+    there = moment.inner_text()
+    page.get_by_role("button", name="Earlier recorded state").click()
+    playwright.expect(moment).not_to_have_text(there, timeout=WAIT_MS)
+    page.get_by_role("button", name="Later recorded state").click()
+    playwright.expect(moment).to_have_text(there, timeout=WAIT_MS)
+    page.get_by_label("Moment").focus()
+    page.keyboard.press("Home")
+    says(page, "#moment-text", "no state was recorded before this")
+    for _ in range(6):
+        page.keyboard.press("ArrowRight")
+    says(page, "#moment-text", "record")
+    assert serious(page) == []
+    page.get_by_role("button", name="Back to now").click()
+    playwright.expect(page.locator("#banner")).to_be_empty(timeout=WAIT_MS)
+
+
+def test_page__holds_no_script_of_its_own_and_no_stranger_s(page: Any, daemon: Daemon) -> None:
+    answer = page.request.get(daemon.url)
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.reload()
+    assert asked
+    assert all(url.startswith((daemon.url, "data:")) for url in asked), asked
+    assert page.request.get(f"{daemon.url}/static/..%2fapp.py").status == 404
+
+
+def test_page__says_stale_and_comes_back_with_the_server(
+    page: Any, tokens: dict[str, str], home: Path, port: int, daemon: Daemon
+) -> None:
+    sign_in(page, tokens["bob"])
+    page.expected.extend(AWAY)
+    assert daemon.stop() == 0
+    says(page, "#banner", "Stale: the server has not answered")
+    assert serious(page) == []
+    again = serve(home, port, "simulated:gpus=,nodes=2x4,load=3,speedup=600")
+    try:
+        playwright.expect(page.locator("#banner")).not_to_contain_text("Stale", timeout=WAIT_MS)
+        page.locator(".whole .slot.busy").first.wait_for()
+        assert page.locator(".card").count() == 2
+        says(page, "#decision", "Why these jobs and nodes")
+        assert serious(page) == []
+    finally:
+        again.stop()
