@@ -27,9 +27,10 @@ from smartmig.workload.curves import SIZE_NAMES, Curve
 from smartmig.workload.gang.filter import GangFilter
 from smartmig.workload.gang.open import WHAT, missing_columns, no_format
 from smartmig.workload.jobs_csv import write_jobs
+from smartmig.workload.lines import read_start
 from smartmig.workload.mix import parse_deadline
 from smartmig.workload.summary import QUANTILES, summarise
-from smartmig.workload.table import header_of, read_start
+from smartmig.workload.table import header_of
 from smartmig.workload.trace_report import TraceReport
 
 app = typer.Typer(help="Look at traces and turn them into job files.", no_args_is_help=True)

@@ -17,8 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from smartmig.types import SLICE_SIZES, Floats, Jobs
+from smartmig.workload.lines import read_bytes
 from smartmig.workload.order import in_order
-from smartmig.workload.table import Table, read_bytes, write_table
+from smartmig.workload.table import Table, write_table
 from smartmig.workload.trace_report import TraceReport
 
 RUN_COLUMNS = tuple(f"run_{size}g_s" for size in SLICE_SIZES)

@@ -14,12 +14,11 @@ import gzip
 import io
 import math
 import sys
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,58 +26,18 @@ from numpy.typing import NDArray
 from smartmig.atomic import atomic_write
 from smartmig.errors import InputError, UnknownName
 from smartmig.types import Floats, Ints
+from smartmig.workload.lines import LONGEST_CELL, LONGEST_CELL_BYTES, QUOTE, Bytes, Lines, lines_of, read_bytes
 from smartmig.workload.trace_report import RowFilter, TraceReport
 
-Bytes = NDArray[np.uint8]
 Texts = NDArray[np.str_]
 
-_GZIP_MAGIC = b"\x1f\x8b"
-_BOM = b"\xef\xbb\xbf"
-_START_BYTES = 65536
-_LONGEST_CELL = 256
-_LONGEST_CELL_BYTES = 4 * _LONGEST_CELL
 _LONGEST_NUMBER = 64
 LARGEST = 1e15
 """Beyond any time or memory; keeps sums and products of the columns finite."""
-_NEWLINE, _TAB, _BLANK, _QUOTE = b'\n\t "'
 
 _STAMP = np.frombuffer(b"0000-00-00 00:00:00", np.uint8)
 _MARK_AT = np.array([4, 7, 13, 16])
 _DIGIT_AT = np.setdiff1d(np.arange(19), (*_MARK_AT, 10))
-
-
-def read_bytes(path: Path) -> bytes:
-    """The whole file with `\\n` as line end; gzip is recognised by its content, `-` is standard input."""
-    try:
-        raw = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file") from error
-    except OSError as error:
-        raise InputError(f"{path}: cannot read: {error.strerror}") from error
-    if raw.startswith(_GZIP_MAGIC):
-        try:
-            raw = gzip.decompress(raw)
-        except (OSError, EOFError, zlib.error) as error:
-            raise InputError(f"{path}: damaged gzip file: {error}") from error
-    raw = raw.removeprefix(_BOM)
-    if b"\r" in raw:
-        raw = raw.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    return raw
-
-
-def read_start(path: Path) -> str:
-    """The first lines, without reading the rest."""
-    try:
-        with path.open("rb") as stream:
-            packed = stream.read(2) == _GZIP_MAGIC
-            stream.seek(0)
-            source = gzip.GzipFile(fileobj=stream) if packed else stream
-            start = source.read(_START_BYTES)
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file") from error
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path}: cannot read: {error}") from error
-    return start.decode("utf-8-sig", errors="replace").lstrip("\r\n")
 
 
 def header_of(start: str, separator: str = ",") -> list[str]:
@@ -148,7 +107,7 @@ class Table:
         separator is a comma. Raises `InputError` for a missing file, missing, unknown or repeated columns, and no rows;
         a strict table also for bytes that are no text, stray quotes and ragged rows.
         """
-        lines = _lines_of(read_bytes(path), separator)
+        lines = lines_of(read_bytes(path), separator)
         if lines.number.size == 0:
             raise InputError(f"{path}:1: empty file; expected a header with {', '.join(required)}")
         header = _split_header(lines.first(path), separator)
@@ -165,7 +124,7 @@ class Table:
 
         Texts come with the blanks around them.
         """
-        lines = _lines_of(read_bytes(path), " ", comment)
+        lines = lines_of(read_bytes(path), " ", comment)
         if lines.number.size == 0:
             raise InputError(f"{path}: no rows; expected lines of {len(columns)} fields")
         return _cut(path, lines, tuple(columns), "a row has", strict, quoted=False)
@@ -220,14 +179,14 @@ class Table:
         if not allow_empty:
             self.refuse_where(stop == start, f"{column} is empty")
         n_letters = stop - start
-        for row in np.flatnonzero(self.rows.keep & (n_letters > _LONGEST_CELL)).tolist():
+        for row in np.flatnonzero(self.rows.keep & (n_letters > LONGEST_CELL)).tolist():
             n_letters[row] = len(self._bytes[start[row] : stop[row]].tobytes().decode())
         self.refuse_where(
-            n_letters > _LONGEST_CELL,
-            lambda row: f"{column} has {n_letters[row]} characters; at most {_LONGEST_CELL} are allowed",
-            f"{column} has more than {_LONGEST_CELL} characters",
+            n_letters > LONGEST_CELL,
+            lambda row: f"{column} has {n_letters[row]} characters; at most {LONGEST_CELL} are allowed",
+            f"{column} has more than {LONGEST_CELL} characters",
         )
-        cells = self._cells(column, _LONGEST_CELL_BYTES)
+        cells = self._cells(column, LONGEST_CELL_BYTES)
         # numpy copies ASCII at once and decodes anything else cell by cell.
         is_ascii = bool((cells.view(np.uint8) < 128).all())
         return cells.astype(np.str_) if is_ascii else np.strings.decode(cells, "utf-8")
@@ -283,7 +242,7 @@ class Table:
         """The different cells of a column, and which of them each row has."""
         if column not in self._seen:
             start, stop = self._span(column)
-            most = _LONGEST_CELL_BYTES
+            most = LONGEST_CELL_BYTES
             self.refuse_where(stop - start > most, f"{column} has more than {most} bytes")
             cells = self._cells(column, most).tolist()
             place = {cell: at for at, cell in enumerate(dict.fromkeys(cells))}
@@ -296,7 +255,7 @@ class Table:
         at = self.columns.index(column)
         start, stop = self._edges[at] + 1, self._edges[at + 1]
         if self._quoted:
-            quoted = (stop - start >= 2) & (self._bytes[start] == _QUOTE)
+            quoted = (stop - start >= 2) & (self._bytes[start] == QUOTE)
             start, stop = start + quoted, stop - quoted
         return start, stop
 
@@ -317,70 +276,7 @@ class Table:
         return cells
 
 
-class _Lines(NamedTuple):
-    """The lines of a file that are neither empty nor comments, and where their separators are."""
-
-    data: Bytes
-    number: Ints
-    """(n,) counted from 1"""
-    start: Ints
-    stop: Ints
-    separators: Ints
-    """of all lines, one after the other"""
-    n_separators: Ints
-    """(n,)"""
-    faults: dict[str, Ints]
-    """reason -> numbers of lines that cannot be cut into cells"""
-    comments: tuple[str, ...]
-
-    def first(self, path: Path) -> str:
-        for reason, numbers in self.faults.items():
-            if self.number[0] in numbers:
-                raise InputError(f"{path}:{self.number[0]}: {reason}")
-        return self.data[self.start[0] : self.stop[0]].tobytes().decode()
-
-    def rest(self) -> _Lines:
-        return self._replace(
-            number=self.number[1:],
-            start=self.start[1:],
-            stop=self.stop[1:],
-            separators=self.separators[self.n_separators[0] :],
-            n_separators=self.n_separators[1:],
-        )
-
-
-def _lines_of(raw: bytes, separator: str, comment: str = "") -> _Lines:
-    if not raw.endswith(b"\n"):
-        raw += b"\n"
-    data = np.frombuffer(raw + bytes(_LONGEST_CELL_BYTES), np.uint8)
-    stop = np.flatnonzero(data == _NEWLINE)
-    faults = _unreadable(raw)
-    if separator == " ":
-        start, separators, n_separators = _between_blanks(data[: len(raw)], stop)
-    else:
-        start = np.concatenate((np.zeros(1, dtype=np.int64), stop[:-1] + 1))
-        is_separator = data == ord(separator)
-        if separator == "," and b'"' in raw:
-            inside, stray = _quotes(data, is_separator, start, stop)
-            is_separator &= ~inside
-            faults["not a CSV: a quote is not closed, or stands inside a cell"] = stray
-        separators = np.flatnonzero(is_separator)
-        n_separators = np.diff(np.searchsorted(separators, stop), prepend=0)
-    filled = stop > start
-    comments: tuple[str, ...] = ()
-    if comment:
-        is_comment = filled & (data[start] == ord(comment))
-        filled &= ~is_comment
-        comments = tuple(
-            raw[start[at] : stop[at]].decode(errors="replace") for at in np.flatnonzero(is_comment).tolist()
-        )
-    if not filled.all():
-        separators = separators[np.repeat(filled, n_separators)]
-    number = np.flatnonzero(filled) + 1
-    return _Lines(data, number, start[filled], stop[filled], separators, n_separators[filled], faults, comments)
-
-
-def _cut(path: Path, lines: _Lines, columns: tuple[str, ...], whose: str, strict: bool, quoted: bool) -> Table:
+def _cut(path: Path, lines: Lines, columns: tuple[str, ...], whose: str, strict: bool, quoted: bool) -> Table:
     """The lines as rows; one that cannot be cut into the columns is a mistake."""
     n_columns = len(columns)
     fits = lines.n_separators == n_columns - 1
@@ -393,7 +289,7 @@ def _cut(path: Path, lines: _Lines, columns: tuple[str, ...], whose: str, strict
     before, behind = np.where(fits, lines.start - 1, -1), np.where(fits, lines.stop, n_columns - 1)
     edges = np.concatenate((before[None], inner, behind[None]))
     rows = RowFilter(np.ones(fits.size, dtype=bool))
-    quoted = quoted and bool((lines.data == _QUOTE).any())
+    quoted = quoted and bool((lines.data == QUOTE).any())
     table = Table(path, columns, lines.comments, lines.number, rows, strict, lines.data, edges, quoted)
     for reason, numbers in lines.faults.items():
         table.refuse_where(np.isin(lines.number, numbers), reason)
@@ -403,62 +299,6 @@ def _cut(path: Path, lines: _Lines, columns: tuple[str, ...], whose: str, strict
         f"other than {n_columns} fields",
     )
     return table
-
-
-def _unreadable(raw: bytes) -> dict[str, Ints]:
-    """reason -> numbers of the lines that are no text."""
-    try:
-        raw.decode()
-        if b"\0" not in raw:
-            return {}
-    except UnicodeDecodeError:
-        pass
-    found: dict[str, list[int]] = {}
-    for number, line in enumerate(raw.split(b"\n"), start=1):
-        try:
-            line.decode()
-            if b"\0" in line:
-                found.setdefault("holds a NUL character; a table is plain text", []).append(number)
-        except UnicodeDecodeError as error:
-            found.setdefault(f"not UTF-8 text (byte 0x{line[error.start]:02x})", []).append(number)
-    return {reason: np.array(numbers) for reason, numbers in found.items()}
-
-
-def _quotes(data: Bytes, is_separator: np.ndarray, start: Ints, stop: Ints) -> tuple[np.ndarray, Ints]:
-    """Which bytes stand inside quotes, and the numbers of the lines whose quotes are in disorder.
-
-    A cell in quotes begins and ends with one, and holds others doubled; a line begins outside of quotes.
-    """
-    is_quote = data == _QUOTE
-    n_quotes = np.cumsum(is_quote, dtype=np.uint8)  # may wrap around: only odd or even counts
-    before = np.where(start > 0, n_quotes[start - 1], 0)
-    inside = np.zeros(data.size, dtype=bool)
-    inside[: stop[-1] + 1] = (n_quotes[: stop[-1] + 1] - np.repeat(before, stop - start + 1)) & 1
-    at = np.flatnonzero(is_quote)
-    previous, following = np.maximum(at - 1, 0), at + 1
-    opens = inside[at]
-    at_edge = np.where(
-        opens,
-        is_separator[previous] | (data[previous] == _NEWLINE) | (at == 0),
-        is_separator[following] | (data[following] == _NEWLINE),
-    )
-    doubled = np.where(opens, is_quote[previous] & (at > 0), is_quote[following])
-    stray = np.searchsorted(stop, at[~(at_edge | doubled)]) + 1
-    return inside, np.union1d(stray, np.flatnonzero(inside[stop]) + 1)
-
-
-def _between_blanks(data: Bytes, stop: Ints) -> tuple[Ints, Ints, Ints]:
-    """For cells between blanks: the starts of the lines, the byte before each further cell, and how many of these."""
-    is_letter = (data != _NEWLINE) & (data != _BLANK) & (data != _TAB)
-    begins = is_letter.copy()
-    begins[1:] &= ~is_letter[:-1]
-    cells = np.flatnonzero(begins)
-    n_before = np.searchsorted(cells, stop)
-    n_cells = np.diff(n_before, prepend=0)
-    first = (n_before - n_cells)[n_cells > 0]
-    start = stop.copy()
-    start[n_cells > 0] = cells[first]
-    return start, np.delete(cells, first) - 1, np.maximum(n_cells - 1, 0)
 
 
 def _floats(cells: NDArray[np.bytes_]) -> Floats:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from smartmig.errors import InputError
-from smartmig.workload.table import Table, header_of, read_start
+from smartmig.workload.lines import read_start
+from smartmig.workload.table import Table, header_of
 
 
 def table(tmp_path: Path, text: str | bytes, *, strict: bool = False, separator: str = ",") -> Table:

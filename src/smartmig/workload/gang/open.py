@@ -9,7 +9,7 @@ from typing import Any
 from smartmig.errors import InputError
 from smartmig.registry import GANG_TRACES, load
 from smartmig.workload.gang.trace import GangTrace
-from smartmig.workload.table import read_start
+from smartmig.workload.lines import read_start
 
 WHAT = "trace format"
 
