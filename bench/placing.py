@@ -25,7 +25,7 @@ from smartmig.workload.poisson import FixedRate
 
 LAYOUTS = "1,1,2,2,3,3,9,9"
 SIZES = [[7], [7], [4, 3], [4, 3], [4, 2, 1], [4, 2, 1], [2, 2, 2, 1], [2, 2, 2, 1]]
-N_LANES = 256
+N_LANES = 1024
 PPO_STEPS = 16_384
 S1_TRAINING_RATE = 1_500.0
 """placings a second of MaskablePPO on S1's own environment, measured on two cores"""
@@ -69,17 +69,14 @@ def decision_p99() -> Outcome:
 
 
 def numpy_rate() -> float:
-    """Placings of a day by S1's environment, onto the first free slice, per second of this thread's CPU time.
-
-    CPU time, here and below, because neighbours on the machine do not count in it.
-    """
+    """Placings a second of a day by S1's environment, onto the first free slice."""
     jobs = DiurnalDay(deadline=(2.0, 4.0)).jobs(seed=1)
     env, done = NumpyPlacing(SIZES), False
     env.reset(jobs)
-    begun = time.thread_time()
+    begun = time.perf_counter()
     while not done:
         _, _, done = env.step(int(np.argmax(env.action_masks())))
-    return len(jobs) / (time.thread_time() - begun)
+    return len(jobs) / (time.perf_counter() - begun)
 
 
 def check_numpy() -> None:
@@ -100,40 +97,29 @@ def check_numpy() -> None:
     np.testing.assert_allclose(env.energy, watt_minutes(cost.energy_j), rtol=1e-6)
 
 
-def lanes_rate(observation: str) -> tuple[float, float]:
-    """Placings a second of whole days in all lanes, on one core and on two; actions are chosen in NumPy.
-
-    On two cores the kernel takes half as long, as lanes have nothing to do with each other; Python does not.
-    """
-    lanes = Lanes(s1_cluster(), N_LANES, observation=observation, n_threads=1)
+def lanes_rate(observation: str, n_threads: int) -> float:
+    """Placings a second of whole days in all lanes; actions are chosen in NumPy."""
+    lanes = Lanes(s1_cluster(), N_LANES, observation=observation, n_threads=n_threads)
     day = DiurnalDay(deadline=(2.0, 4.0))
     pool = [lanes.prepare(day.jobs(seed)) for seed in range(1, 9)]
     for lane in range(N_LANES):
         lanes.begin(lane, pool[lane % len(pool)])
     lanes.look(range(N_LANES))
-    kernel, kernel_s = lanes._step, 0.0
-
-    def timed(*arguments: object) -> None:
-        nonlocal kernel_s
-        begun = time.thread_time()
-        kernel(*arguments)
-        kernel_s += time.thread_time() - begun
-
-    lanes._step = timed
     n_steps = min(len(jobs) for jobs, *_ in pool)
-    begun = time.thread_time()
+    begun = time.perf_counter()
     for _ in range(n_steps):
         lanes.step(np.argmax(lanes.masks, axis=1))
-    all_s = time.thread_time() - begun
-    return n_steps * N_LANES / all_s, n_steps * N_LANES / (all_s - kernel_s / 2)
+    return n_steps * N_LANES / (time.perf_counter() - begun)
 
 
 def environment() -> Outcome:
-    """On two cores; S1's environment knows one day at a time."""
+    """By the clock on the wall, on two cores; S1's environment knows one day at a time."""
     check_numpy()
-    slow, (alone, fast), (_, ours) = numpy_rate(), lanes_rate("s1"), lanes_rate("ours")
-    detail = f"{fast / 1e3:.0f}k steps/s on two cores, {alone / 1e3:.0f}k on one (our observation {ours / 1e3:.0f}k); "
-    detail += f"S1's in NumPy {slow / 1e3:.1f}k"
+    lanes_rate("s1", 2)  # compiles
+    # The best of three of each, by turns: one run alone is off by half when the machine is.
+    tries = [(numpy_rate(), lanes_rate("s1", 2), lanes_rate("s1", 1)) for _ in range(3)]
+    slow, fast, alone = map(max, zip(*tries, strict=True))
+    detail = f"{fast / 1e3:.0f}k steps/s on two cores, {alone / 1e3:.0f}k on one; S1's in NumPy {slow / 1e3:.1f}k"
     return Outcome(fast / slow, "x", detail, at_least=100.0)
 
 

@@ -70,7 +70,7 @@ def test_training__finds_agents_that_beat_shortest_request_first(tmp_path: Path)
         sum(summarise(jobs, simulate(jobs, CLUSTER, spec.policy()), CLUSTER).mean_bounded_slowdown for jobs in crowds)
         for spec in (GangPolicySpec(rule, rule), GangPolicySpec("sjf", "best-fit", Backfill.easy))
     )
-    assert learned < 0.9 * sjf
+    assert learned < 0.8 * sjf
     assert {"train_score", "selector_kl", "allocator_kl"} <= set(mine.curve[-1])
 
 
