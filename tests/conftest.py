@@ -11,8 +11,13 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-# Compiled kernels make the first example slow; the machines are noisy.
-hypothesis.settings.register_profile("smartmig", deadline=None, print_blob=True)
+# Compiled kernels make the first example slow; the machines are noisy, and so is the share of worlds drawn in vain.
+hypothesis.settings.register_profile(
+    "smartmig",
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.filter_too_much],
+)
 hypothesis.settings.load_profile("smartmig")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import strategies as st
 
@@ -67,11 +69,19 @@ settings = st.builds(
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> tuple[Jobs, Cluster, Settings]:
-    """A job set, a cluster with given or default cuts, and a way to run it."""
+def worlds(draw: st.DrawFn, alike: bool = False) -> tuple[Jobs, Cluster, Settings]:
+    """A job set, a cluster with given or default cuts, and a way to run it.
+
+    `alike`: GPUs of one model, on which a job takes as long as it says.
+    """
     gpus = draw(clusters())
+    if alike:
+        gpus = gpus[:1] * len(gpus)
     given_cuts = draw(st.booleans())
-    return draw(job_sets()), Cluster(gpus, draw(layouts_for(gpus)) if given_cuts else None), draw(settings)
+    mode = draw(settings)
+    if alike:
+        mode = replace(mode, estimated_speed=False)
+    return draw(job_sets()), Cluster(gpus, draw(layouts_for(gpus)) if given_cuts else None), mode
 
 
 @st.composite
