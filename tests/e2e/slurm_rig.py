@@ -13,6 +13,7 @@ import secrets
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import tempfile
 import time
@@ -53,6 +54,7 @@ class RigSpec:
     n_gpu_nodes: int = 7
     n_mig_nodes: int = 1
     """with the count-only resource `mig`, cut into seven 1g.5gb"""
+    gpus_per_node: int = GPUS_PER_NODE
     extra: str = ""
     """further lines of slurm.conf"""
 
@@ -65,7 +67,7 @@ class SlurmRig:
         self.folder = Path(tempfile.mkdtemp(prefix="smartmig-slurm-", dir="/tmp"))
         self.folder.chmod(0o755)
         self.etc, self.log, self.jobs = self.folder / "etc", self.folder / "log", self.folder / "jobs"
-        for name in ("etc", "log", "jobs", "run", "state", "spool"):
+        for name in ("etc", "log", "jobs", "run", "state", "spool", "dev"):
             (self.folder / name).mkdir()
         self.conf = self.etc / "slurm.conf"
         self.n_nodes = self.spec.n_gpu_nodes + self.spec.n_mig_nodes
@@ -83,7 +85,8 @@ class SlurmRig:
         (self.etc / "munge.key").write_bytes(secrets.token_bytes(128))
         (self.etc / "munge.key").chmod(0o600)
         gpu_nodes, mig_nodes = self.nodes[: spec.n_gpu_nodes], self.nodes[spec.n_gpu_nodes :]
-        machine = "NodeHostname=localhost NodeAddr=127.0.0.1 CPUs=32 RealMemory=64000"
+        n_gpus = spec.gpus_per_node
+        machine = f"NodeHostname=localhost NodeAddr=127.0.0.1 CPUs={max(32, 2 * n_gpus)} RealMemory=64000"
         lines = [
             "ClusterName=rig",
             "SlurmctldHost=localhost",
@@ -120,7 +123,7 @@ class SlurmRig:
             "SlurmdParameters=config_overrides",
             "ReturnToService=2",
             *(
-                f"NodeName={name} {machine} Port={port + 1 + at} Gres=gpu:a100:{GPUS_PER_NODE}"
+                f"NodeName={name} {machine} Port={port + 1 + at} Gres=gpu:a100:{n_gpus}"
                 for at, name in enumerate(gpu_nodes)
             ),
             *(
@@ -131,7 +134,12 @@ class SlurmRig:
             f"PartitionName=other Nodes={self.nodes[0]} MaxTime=INFINITE DefaultTime=10 State=UP",
         ]
         self.conf.write_text("\n".join(lines) + "\n" + spec.extra)
-        gres = [f"NodeName={name} Name=gpu Type=a100 File={FAKE_GPUS}" for name in gpu_nodes]
+        cards = FAKE_GPUS
+        if n_gpus != GPUS_PER_NODE:
+            cards = f"{base}/dev/gpu[1-{n_gpus}]"
+            for at in range(n_gpus):
+                os.mknod(base / "dev" / f"gpu{at + 1}", 0o666 | stat.S_IFCHR, Path("/dev/null").stat().st_rdev)
+        gres = [f"NodeName={name} Name=gpu Type=a100 File={cards}" for name in gpu_nodes]
         gres += [f"NodeName={name} Name=mig Type=1g.5gb Count=7 Flags=CountOnly" for name in mig_nodes]
         (self.etc / "gres.conf").write_text("\n".join(gres) + "\n")
 

@@ -16,7 +16,8 @@ from smartmig.control.memory import Memory, Use
 from smartmig.control.mig import MigPolicy
 from smartmig.hardware.cluster import parse_gpus, parse_layouts
 from smartmig.hardware.nodes import NodeCluster
-from smartmig.registry import ALLOCATIONS
+from smartmig.policy.selection.learned import Learned as LearnedSelection
+from smartmig.registry import ALLOCATIONS, load
 from smartmig.sim.gang.run import simulate
 from smartmig.sim.gang.world import Backfill, GangPolicy
 from smartmig.sim.mig.run import Cluster
@@ -90,6 +91,24 @@ def test_live__starts_what_the_engine_starts(
 ) -> None:
     jobs, cluster = world
     policy = gang_policy(data.draw(st.sampled_from(selections)), allocation, backfill, spread)
+    check_same(jobs, cluster, policy)
+
+
+@given(
+    world=gang_worlds(),
+    backfill=st.sampled_from([Backfill.none, Backfill.easy]),
+    guard_s=st.sampled_from([1.0, 5.0, 20.0]),
+    pause_s=st.sampled_from([0.0, 4.0, 30.0]),
+)
+@hypothesis_settings(max_examples=60)
+def test_live__learned_agents_and_their_guard_start_what_the_engine_starts(
+    world: tuple[GangJobs, NodeCluster], backfill: Backfill, guard_s: float, pause_s: float
+) -> None:
+    allocation = load(ALLOCATIONS, "allocation", "learned")()
+    check_same(*world, GangPolicy(LearnedSelection(guard_s=guard_s, pause_s=pause_s), allocation, backfill))
+
+
+def check_same(jobs: GangJobs, cluster: NodeCluster, policy: GangPolicy) -> None:
     s = simulate(jobs, cluster, policy).stretches
     names = jobs.job_id[s.job]
     expected = sorted(

@@ -45,7 +45,7 @@ def _queue(
     if laid is None:
         return []
     world, jobs, arrays = laid.classes.world, laid.jobs, laid.state
-    rows = list(range(laid.n_running, len(laid.requests)))
+    rows = [row for row in range(laid.n_running, len(laid.requests)) if laid.fits[row]]
     key = type(decider.policy.selection).key
     if key is not None:
         looked_at = {*rows[: 20 * top], *(row for row in rows if laid.requests[row].key in also)}

@@ -27,6 +27,12 @@ class GangTable(JobTable):
         self.users: dict[str, int] = {}
         self.wishes: dict[tuple[str, tuple[str, ...]], int] = {}
 
+    def forget(self, n_present: int) -> bool:
+        void = super().forget(n_present)
+        if void:
+            self.users, self.wishes = {}, {}
+        return void
+
     def row(self, request: JobRequest) -> tuple[Any, ...]:
         guess = request.predicted_s or request.limit_s
         user = self.users.setdefault(request.user, len(self.users))
@@ -40,11 +46,12 @@ class Classes(NamedTuple):
     world: World
     names: tuple[str, ...]
     """of the nodes"""
+    place_of: dict[str, int]
+    """where each name stands"""
     members: tuple[tuple[str, frozenset[str]], ...]
     """by class: GPU model, node names"""
     sizes: Ints  # (3, n_classes) GPUs together, most and fewest of one node
-    masks: dict[int, int]
-    """wish -> classes (bits) that grant it"""
+    masks: Ints  # by wish: classes (bits) that grant it; 0 where nobody has the wish
 
 
 def classify(
@@ -78,7 +85,7 @@ def classify(
             for f in (sum, max, min)
         ]
     )
-    masks = {}
+    masks = np.zeros(max(wishes, default=0) + 1, dtype=np.int64)
     for wish, (model, listed) in wishes.items():
         wanted = {one.strip() for one in model.split("|")} - {""}
         masks[wish] = sum(
@@ -89,4 +96,6 @@ def classify(
     cluster = NodeCluster(
         tuple(Node(n.n_gpus, f"class {own}", n.speed, n.switch) for n, own in zip(nodes, of_node, strict=True))
     )
-    return Classes(build_world(cluster, policy), tuple(node.name for node in nodes), members, sizes, masks)
+    names = tuple(node.name for node in nodes)
+    index = {name: at for at, name in enumerate(names)}
+    return Classes(build_world(cluster, policy), names, index, members, sizes, masks)

@@ -233,6 +233,8 @@ def _starving(plan: Plan, state: ClusterState, rules: GuardRules) -> JobRequest 
 
 
 def _may_use(request: JobRequest, node: NodeInfo) -> bool:
+    if not request.gpu_model and not request.nodes:
+        return True
     wanted = {one.strip().lower() for one in request.gpu_model.split("|")} - {""}
     if request.nodes and node.name not in request.nodes:
         return False
@@ -275,6 +277,8 @@ class _Room:
         self.cut: dict[tuple[str, int], Layout] = {}
 
     def _count(self, request: JobRequest, sign: int) -> None:
+        if not self.state.limits:
+            return
         for at in ((request.user, ""), ("", request.group), (request.user, request.group)):
             self.held_by[at] = self.held_by.get(at, 0) + sign * max(1, request.n_gpus)
 

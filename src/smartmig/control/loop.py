@@ -7,6 +7,7 @@ a third thread, so that a cluster which does not answer cannot delay it.
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections import deque
@@ -21,7 +22,7 @@ from smartmig.control.books import Books, begun_jobs
 from smartmig.control.journal import Journal
 from smartmig.control.pilot import Judged, Pilot, decision_body
 from smartmig.control.switch import Mode, throw_switch
-from smartmig.control.wire import memory_to_json, outcome_to_json
+from smartmig.control.wire import memory_to_json, outcomes_to_json
 from smartmig.errors import AdapterError
 from smartmig.ports import Connection
 from smartmig.types import ClusterState, Outcome, Plan, Start
@@ -63,8 +64,6 @@ class Counts:
     fallbacks: int = 0
     errors: int = 0
     kills: int = 0
-    decision_s: deque[float] = field(default_factory=lambda: deque(maxlen=10_000))
-    apply_s: deque[float] = field(default_factory=lambda: deque(maxlen=10_000))
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +105,8 @@ class Loop:
         self.books, self.counts = Books(), Counts()
         self.mode = settings.mode
         self.paused = self.killed = self.in_charge = False
+        self._file_there = True
+        """whether the kill file could be made when the switch was thrown"""
         self.trouble = ""
         """why the last turn failed; empty = it did not"""
         self.looked_s = time.monotonic()
@@ -117,11 +118,12 @@ class Loop:
         self._failures = 0
         self._pending = in_flight.Pending()
         self._handed: dict[int, ClusterState] = {}
-        self._outcomes: deque[tuple[int, tuple[Outcome, ...]]] = deque()
+        self._outcomes: deque[tuple[int, tuple[Outcome, ...], float]] = deque()
         self._wake_s = float("inf")
         self._acting = threading.Lock()
         self._switching = threading.RLock()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="act")
+        self._acts: Future[None] | None = None
         self._stop = threading.Event()
         self.journal.append("boot", self.clock.now_s(), {**about, "memory": memory_to_json(pilot.memory)})
 
@@ -177,13 +179,14 @@ class Loop:
         return self._decide(state)
 
     def _decide(self, state: ClusterState) -> Turn:
+        gc.disable()  # looking for garbage may take longer than deciding, and can wait that long
         began_s, cpu_s = time.perf_counter(), time.thread_time()
         judged = self.pilot.decide(state)
         took_s, cpu_s = time.perf_counter() - began_s, time.thread_time() - cpu_s
+        gc.enable()
         self._wake_s = judged.wake_s
         counts = self.counts
         counts.decisions += 1
-        counts.decision_s.append(took_s)
         counts.refused += len(judged.refused)
         counts.fallbacks += bool(judged.fallback)
         acts = self.mode is Mode.act and self.in_charge and not self.killed and bool(judged.plan)
@@ -200,8 +203,8 @@ class Loop:
             self.pilot.handed_over(state, judged.plan)
             self._pending = in_flight.handed_over(self._pending, judged.plan, state.time_s)
             self._handed[number] = state
-            future: Future[None] = self._pool.submit(self._act, number, judged.plan)
-            wait([future], self.settings.settle_s)
+            self._acts = self._pool.submit(self._act, number, judged.plan)
+            wait([self._acts], self.settings.settle_s)
         self._recovered()
         self.turn = Turn(number, state, judged, self.mode, took_s, acts)
         self.listener("decision", body)
@@ -210,29 +213,30 @@ class Loop:
     def _act(self, number: int, plan: Plan) -> None:
         """On the acting thread: write first, then do."""
         outcomes: list[Outcome] = []
+        began_s = time.perf_counter()
         try:
             self.journal.sync(self.settings.apply_timeout_s)
+            for at in range(0, len(plan), self.settings.chunk):
+                with self._acting:
+                    outcomes += self._apply(plan[at : at + self.settings.chunk])
         except AdapterError as error:
-            self._outcomes.append((number, tuple(Outcome(action, False, str(error)) for action in plan)))
-            return
-        for at in range(0, len(plan), self.settings.chunk):
-            part = plan[at : at + self.settings.chunk]
-            with self._acting:
-                if self.killed or self._stop.is_set():
-                    outcomes += [Outcome(action, False, "the kill switch is on") for action in part]
-                    continue
-                began_s = time.perf_counter()
-                try:
-                    outcomes += self.actuator.apply(part, self.settings.apply_timeout_s)
-                except AdapterError as error:
-                    outcomes += [Outcome(action, False, str(error)) for action in part]
-                self.counts.apply_s.append((time.perf_counter() - began_s) / len(part))
-        self._outcomes.append((number, tuple(outcomes)))
+            outcomes += [Outcome(action, False, str(error)) for action in plan[len(outcomes) :]]
+        self._outcomes.append((number, tuple(outcomes), time.perf_counter() - began_s))
+
+    def _apply(self, part: Plan) -> tuple[Outcome, ...]:
+        if self.killed or not self.in_charge or self._stop.is_set():
+            return tuple(Outcome(action, False, "smartmig has let go of the cluster") for action in part)
+        try:
+            return self.actuator.apply(part, self.settings.apply_timeout_s)
+        except AdapterError as error:
+            return tuple(Outcome(action, False, str(error)) for action in part)
 
     def _take_outcomes(self) -> None:
-        """What the acting thread has finished, in order."""
+        """What the acting thread has finished, in order; what it stumbled over ends the loop."""
+        if self._acts is not None and self._acts.done():
+            self._acts.result()
         while self._outcomes:
-            number, outcomes = self._outcomes.popleft()
+            number, outcomes, took_s = self._outcomes.popleft()
             state = self._handed.pop(number)
             done = [outcome.action for outcome in outcomes if outcome.done]
             started = [action.key for action in done if isinstance(action, Start)]
@@ -242,7 +246,7 @@ class Loop:
             self._pending = in_flight.refused(self._pending, outcomes)
             self.pilot.carried_out(state, started)
             self.books.began(begun_jobs(state, done))
-            self._say("outcome", {"n": number, "outcomes": [outcome_to_json(one) for one in outcomes]})
+            self._say("outcome", {"n": number, "took_s": took_s, "outcomes": outcomes_to_json(outcomes)})
 
     def change_mode(self, mode: Mode, who: str) -> None:
         """Takes effect with the next turn; leaving `act` gives the cluster back at once."""
@@ -261,23 +265,37 @@ class Loop:
         with self._switching:
             if self.killed:
                 return 0
-            self.killed = True
-            self.counts.kills += 1
+            self._set_killed()
             if self.kill_file is not None:
-                throw_switch(self.kill_file, why)
-        self._say("audit", {"who": "kill switch", "what": "kill", "why": why})
-        return self._leave(why, always=True)
+                try:
+                    throw_switch(self.kill_file, why)
+                except OSError as error:
+                    # Letting go must not depend on a file; without it only `revive` takes the switch back.
+                    self._file_there = False
+                    self._say("error", {"what": f"{self.kill_file}: cannot write: {error.strerror}"})
+        return self._killed_by(why)
 
     def revive(self, why: str) -> None:
         """Undo `kill`; in mode `act` the next turn takes over again."""
         with self._switching:
             if self.kill_file is not None:
-                self.kill_file.unlink(missing_ok=True)
+                try:
+                    self.kill_file.unlink(missing_ok=True)
+                except OSError as error:
+                    raise AdapterError(f"{self.kill_file}: cannot be removed: {error.strerror}") from None
             if not self.killed:
                 return
             self.killed = False
             self._failures = 0
         self._say("audit", {"who": "kill switch", "what": "resume", "why": why})
+
+    def _set_killed(self) -> None:
+        self.killed = self._file_there = True
+        self.counts.kills += 1
+
+    def _killed_by(self, why: str) -> int:
+        self._say("audit", {"who": "kill switch", "what": "kill", "why": why})
+        return self._leave(why, always=True)
 
     def audit(self, who: str, what: str, detail: dict[str, Any]) -> None:
         self._say("audit", {"who": who, "what": what, **detail})
@@ -287,11 +305,15 @@ class Loop:
         self.listener(kind, body)
 
     def _take_charge(self) -> None:
-        if self.mode is Mode.act and not self.killed and not self.in_charge:
-            with self._acting:
-                held = self.actuator.take_over(self.settings.apply_timeout_s)
-                self.in_charge = True
-            self._say("audit", {"who": "loop", "what": "take over", "held": held})
+        if self.in_charge:
+            return
+        with self._acting:
+            # Under the lock: whoever lets go meanwhile has the last word.
+            if self.mode is not Mode.act or self.killed:
+                return
+            held = self.actuator.take_over(self.settings.apply_timeout_s)
+            self.in_charge = True
+        self._say("audit", {"who": "loop", "what": "take over", "held": held})
 
     def _leave(self, why: str, always: bool = False) -> int:
         with self._acting:
@@ -337,8 +359,12 @@ class Loop:
     def _watch_file(self) -> None:
         if self.kill_file is None:
             return
-        there = self.kill_file.exists()
-        if there and not self.killed:
-            self.kill(f"kill file {self.kill_file}")
-        elif not there and self.killed:
+        with self._switching:
+            there = self.kill_file.exists()
+            thrown, gone = there and not self.killed, not there and self.killed and self._file_there
+            if thrown:
+                self._set_killed()
+        if thrown:
+            self._killed_by(f"kill file {self.kill_file}")
+        elif gone:
             self.revive("the kill file is gone")

@@ -62,6 +62,8 @@ class Memory:
     up: tuple[str, ...] = ()
     """nodes that took jobs at the last observation"""
     promises: Mapping[JobKey, Promise] = field(default_factory=dict)
+    guarded_s: float = -math.inf
+    """when a learned selector's own guard last started a job that had waited too long; it then pauses"""
     targets: Mapping[str, Layout] = field(default_factory=dict)
     """cut that a card (`node/gpu`) is being drained towards, until it has it"""
 
@@ -117,9 +119,9 @@ def used(use: Use, now_s: float, half_life_s: float) -> float:
     past_s = now_s - use.since_s
     if past_s == 0.0:
         return use.used_gpu_s
-    rate = np.log(2.0) / half_life_s
-    kept = np.exp(-rate * past_s)
-    return float(use.used_gpu_s * kept + use.n_gpus * (1.0 - kept) / rate)
+    rate = math.log(2.0) / half_life_s
+    kept = math.exp(-rate * past_s)  # not numpy's, which rounds otherwise than compiled code
+    return use.used_gpu_s * kept + use.n_gpus * (1.0 - kept) / rate
 
 
 def counted_sizes(memory: Memory, state: ClusterState, decay: float, widest: int) -> Memory:

@@ -94,12 +94,13 @@ class Pilot:
 
 def decision_body(judged: Judged, mode: Mode, number: int, took_s: float, acts: bool) -> dict[str, Any]:
     """A decision as the journal keeps it."""
+    plan = plan_to_json(judged.plan)
     body: dict[str, Any] = {
         "n": number,
         "mode": mode.value,
         "acts": acts,
-        "wanted": plan_to_json(judged.wanted),
-        "plan": plan_to_json(judged.plan),
+        "wanted": plan if judged.wanted == judged.plan else plan_to_json(judged.wanted),
+        "plan": plan,
         "refused": [
             {"action": action_to_json(one.action) if one.action is not None else None, "why": one.why}
             for one in judged.refused

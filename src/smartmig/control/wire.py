@@ -7,8 +7,9 @@ Fields are those of the nouns in `types.py`, unknown ones are refused, what has 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -114,20 +115,23 @@ def action_from_json(data: Any, where: str = "plan") -> Action:
 
 
 def plan_to_json(plan: Plan) -> list[dict[str, Any]]:
-    return [action_to_json(action) for action in plan]
+    made: list[dict[str, Any]] = []
+    for kind, actions in groupby(plan, type):  # all of a kind at once: a plan may have hundreds
+        name = _NAMES[kind]
+        made += [{name: body} for body in _dump_all(_ACTIONS[name], list(actions))]
+    return made
 
 
 def plan_from_json(data: Any, where: str = "plan") -> Plan:
     return tuple(action_from_json(one, where) for one in data)
 
 
-def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
-    return {
-        "action": action_to_json(outcome.action),
-        "done": outcome.done,
-        "why": outcome.why,
-        "took_s": outcome.took_s,
-    }
+def outcomes_to_json(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    actions = plan_to_json(tuple(outcome.action for outcome in outcomes))
+    return [
+        {"action": action, "done": outcome.done, "why": outcome.why, "took_s": outcome.took_s}
+        for action, outcome in zip(actions, outcomes, strict=True)
+    ]
 
 
 def memory_to_json(memory: Memory) -> dict[str, Any]:

@@ -102,7 +102,6 @@ class SimulatedCluster:
         self.machine_of = {machine.info.name: machine for machine in self.machines}
         self.queue: dict[JobKey, tuple[int, JobRequest]] = {}
         self.running: dict[JobKey, tuple[int, RunningJob]] = {}
-        self.n_starts: dict[JobKey, int] = {}
         self.true_s: dict[JobKey, float] = {}
         self.left: dict[JobKey, float] = {}
         self.ended: list[Ended] = []
@@ -112,7 +111,7 @@ class SimulatedCluster:
         # At one instant nodes come back before others go, as in the engine.
         self._edges = sorted(edges, key=lambda edge: (edge.time_s, edge.change, edge.node))
         self._n_edges = 0
-        self._ends: list[tuple[float, int, JobKey, int]] = []  # (time, number, job, how often it had started)
+        self._ends: list[tuple[float, int, JobKey]] = []  # (time, number, job) of those that run
         self._ready: list[float] = []
         self._free = {machine.info.name: machine.info.n_gpus for machine in self.machines}
 
@@ -169,9 +168,7 @@ class SimulatedCluster:
 
     def _pass_instant(self, at_s: float) -> None:
         while self._ends and self._ends[0][0] == at_s:
-            _, _, key, n_starts = heapq.heappop(self._ends)
-            if key in self.running and self.n_starts[key] == n_starts:
-                self._end(key, at_s)
+            self._end(heapq.heappop(self._ends)[2], at_s)
         while self._ready and self._ready[0] == at_s:
             heapq.heappop(self._ready)
         while self._n_edges < len(self._edges) and self._edges[self._n_edges].time_s == at_s:
@@ -191,15 +188,21 @@ class SimulatedCluster:
             for key, (number, job) in list(self.running.items()):
                 if any(share.node == machine.info.name for share in job.shares):
                     self._release(job)
-                    del self.running[key]
-                    self.queue[key] = (number, job.request)
+                    self._send_back(key, number, job)
+
+    def _send_back(self, key: JobKey, number: int, job: RunningJob) -> None:
+        """Into the queue; and nothing happens when it would have ended."""
+        del self.running[key]
+        self.queue[key] = (number, job.request)
+        self._ends = [end for end in self._ends if end[2] != key]
+        heapq.heapify(self._ends)
 
     def _end(self, key: JobKey, at_s: float) -> None:
         _, job = self.running.pop(key)
         self._release(job)
         killed = job.request.n_gpus > 0 and at_s >= job.start_s + job.request.limit_s
         self.ended.append(Ended(job.request, job.start_s, at_s, killed))
-        for table in (self.true_s, self.left, self.n_starts):
+        for table in (self.true_s, self.left):
             table.pop(key, None)
 
     def _release(self, job: RunningJob) -> None:
@@ -247,12 +250,12 @@ class SimulatedCluster:
     def _stop(self, key: JobKey) -> str:
         if key not in self.running:
             return f"job {key.job_id} does not run"
-        number, job = self.running.pop(key)
+        number, job = self.running[key]
         if job.request.n_gpus == 0:
             whole_s = job.request.run_s[self._column(job.shares[0])]
             self.left[key] = max(0.0, self.left.get(key, 1.0) - (self.time_s - job.start_s) / whole_s)
         self._release(job)
-        self.queue[key] = (number, job.request)
+        self._send_back(key, number, job)
         return ""
 
     def _cut(self, action: Repartition) -> str:
@@ -318,8 +321,7 @@ class SimulatedCluster:
         else:
             run_s = self.left.get(key, 1.0) * request.run_s[self._column(shares[0])]
         self.running[key] = (number, RunningJob(request, self.time_s, shares))
-        self.n_starts[key] = self.n_starts.get(key, 0) + 1
-        heapq.heappush(self._ends, (self.time_s + run_s, number, key, self.n_starts[key]))
+        heapq.heappush(self._ends, (self.time_s + run_s, number, key))
 
     def _schedule(self) -> None:
         """First come, first served; the first that does not fit blocks the rest."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import pwd
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TypeVar
 
 from smartmig.adapters.slurm import asks, marks
 from smartmig.adapters.slurm.cards import MigKnobs, layouts_of
@@ -27,6 +29,8 @@ from smartmig.types import (
     RunningJob,
     Share,
 )
+
+Job = TypeVar("Job")
 
 ARRAY_WINDOW = 256
 """The first waiting tasks of an array that a policy sees; the others follow as these start."""
@@ -56,18 +60,29 @@ class Seated:
     """started by us, not yet running"""
 
 
-Waiting = tuple[JobRequest, ...]
+@dataclass
+class Read:
+    """What a record says, found once."""
+
+    record: JobRecord
+    seat: Seated | None
+    """it holds GPUs, or is about to"""
+    waiting: tuple[JobRequest, ...] = ()
+    """it waits for nothing but a decision; many for an array"""
+    begin_s: float = 0.0
+    """not before"""
+    moved: tuple[frozenset[str], JobRequest] | None = None
+    """nodes it was sent to before, and its request without them"""
 
 
 class Translator:
-    """Remembers what it has translated."""
+    """Remembers what it has translated of the records that are there."""
 
     def __init__(self, partition: str, mig: MigKnobs, reboot_s: float = 25.0, started: Started | None = None) -> None:
         """`reboot_s`: jobs older than the controller rest for so long after it started."""
         self.partition, self._mig, self.reboot_s = partition, mig, reboot_s
         self._started = started if started is not None else Started(None)
-        self._waiting: dict[int, tuple[JobRecord, Waiting]] = {}
-        self._seated: dict[int, tuple[JobRecord, Seated | None]] = {}
+        self._known: dict[int, Read] = {}
         self._users: dict[int, str] = {}
         self._places: object = None
 
@@ -76,41 +91,41 @@ class Translator:
         part = seen.partition
         names = set(part.nodes) if part is not None else set()
         nodes = tuple(node for node in seen.nodes if node.name in names)
-        places = tuple((node.name, node.features, node.n_cpus, node.memory_mb) for node in nodes)
+        places = (part, *((node.name, node.features, node.n_cpus, node.memory_mb) for node in nodes))
         if places != self._places:
-            self._places = places
-            self._waiting.clear()
+            self._places, self._known = places, {}
+        before, self._known = self._known, {}
         seated: list[Seated] = []
-        pending: list[JobRecord] = []
+        pending: list[Read] = []
         tasks_running: dict[int, int] = {}
         for record in seen.jobs:
-            found = self._seat(record)
-            if found is not None:
-                seated.append(found)
+            read = before.get(record.job_id)
+            if read is None or read.record is not record:
+                read = self._read(record, part, nodes)
+            self._known[record.job_id] = read
+            if read.seat is not None:
+                seated.append(read.seat)
                 if record.array_job_id:
                     tasks_running[record.array_job_id] = tasks_running.get(record.array_job_id, 0) + 1
-            elif record.base_state == JobState.PENDING and self.partition in record.partitions:
-                pending.append(record)
+            elif read.waiting and read.begin_s <= now_s:
+                pending.append(read)
+        if now_s < seen.boot_s + self.reboot_s:
+            # The controller may have forgotten that one of these ran.
+            pending = [read for read in pending if read.record.submit_s > seen.boot_s]
         queued: list[JobRequest] = []
-        if part is not None and part.state == PARTITION_UP:
-            for record in pending:
-                forgotten = record.submit_s <= seen.boot_s and now_s < seen.boot_s + self.reboot_s
-                if may_start(record, part, now_s) and not forgotten:
-                    window = ARRAY_WINDOW
-                    if record.array_max_tasks:
-                        window = max(record.array_max_tasks - tasks_running.get(record.array_job_id, 0), 0)
-                    requests = self._requests(record, nodes)[:window]
-                    queued += [
-                        self._elsewhere(request, nodes)
-                        for request in requests
-                        if cooling.get(request.key, 0.0) <= now_s
-                    ]
+        for read in pending:
+            window = ARRAY_WINDOW
+            if read.record.array_max_tasks:
+                window = max(read.record.array_max_tasks - tasks_running.get(read.record.array_job_id, 0), 0)
+            for request in read.waiting[:window]:
+                if cooling.get(request.key, 0.0) <= now_s:
+                    queued.append(self._elsewhere(read, request, nodes))
         infos, said = self._infos(nodes, seated)
         state = ClusterState(
             time_s=now_s,
             nodes=infos,
-            queued=tuple(sorted(queued, key=lambda request: _order(request.key))),
-            running=tuple(sorted(_placed(seated, infos), key=lambda job: _order(job.request.key))),
+            queued=_in_order(queued, lambda request: request.key),
+            running=_in_order(_placed(seated, infos), lambda job: job.request.key),
             reservations=tuple(
                 Reservation(r.name, r.nodes, r.start_s, r.end_s, tuple(r.users.split(",")) if r.users else ())
                 for r in seen.reservations
@@ -118,28 +133,34 @@ class Translator:
         )
         return state, said
 
-    def _requests(self, record: JobRecord, nodes: Sequence[NodeRecord]) -> Waiting:
-        """Of a pending record: none if only Slurm can place it, many for an array."""
-        kept = self._waiting.get(record.job_id)
-        if kept is not None and kept[0] is record:
-            return kept[1]
+    def _read(self, record: JobRecord, part: PartitionRecord | None, nodes: Sequence[NodeRecord]) -> Read:
+        seat = self._seat(record)
+        if seat is not None or self.partition not in record.partitions:
+            return Read(record, seat)
+        if part is None or part.state != PARTITION_UP:
+            return Read(record, None)
         ask = asks.read_ask(record)
-        found: Waiting = ()
-        if not isinstance(ask, str):
-            allowed = _allowed(record, ask, nodes)
-            if allowed is not None:
-                limited = () if len(allowed) == len(nodes) else allowed
-                found = tuple(self._request(record, key, ask, limited) for key in keys_of(record))
-        self._waiting[record.job_id] = (record, found)
-        return found
+        if isinstance(ask, str) or not may_start(record, part):
+            return Read(record, None)  # only Slurm can place it, or it waits for something else
+        allowed = _allowed(record, ask, nodes)
+        if allowed is None:
+            return Read(record, None)
+        limited = () if len(allowed) == len(nodes) else allowed
+        waiting = tuple(self._request(record, key, ask, limited) for key in keys_of(record))
+        parked_s = marks.read_parked(record.admin_comment)
+        return Read(record, None, waiting, record.eligible_s if parked_s is None else parked_s)
 
-    def _elsewhere(self, request: JobRequest, nodes: Sequence[NodeRecord]) -> JobRequest:
+    def _elsewhere(self, read: Read, request: JobRequest, nodes: Sequence[NodeRecord]) -> JobRequest:
         """Not where it was sent before, if there is any other node."""
         before = self._started.nodes(request.key)
         if not before:
             return request
+        if len(read.waiting) == 1 and read.moved is not None and read.moved[0] == before:
+            return read.moved[1]
         left = tuple(name for name in request.nodes or [node.name for node in nodes] if name not in before)
-        return replace(request, nodes=left) if left else request
+        moved = replace(request, nodes=left) if left else request
+        read.moved = (before, moved)
+        return moved
 
     def _request(self, record: JobRecord, key: JobKey, ask: asks.Ask, nodes: tuple[str, ...] = ()) -> JobRequest:
         limit_s = math.inf if record.limit_min is None else 60.0 * record.limit_min
@@ -164,9 +185,6 @@ class Translator:
 
     def _seat(self, record: JobRecord) -> Seated | None:
         """A job that holds GPUs, or is about to: we started it and Slurm has not yet."""
-        kept = self._seated.get(record.job_id)
-        if kept is not None and kept[0] is record:
-            return kept[1]
         found = None
         mark = marks.read_start(record.admin_comment)
         if record.holds:
@@ -176,7 +194,6 @@ class Translator:
             if record.base_state == JobState.PENDING and not isinstance(ask, str):
                 job = RunningJob(self._request(record, key_of(record), ask), mark.at_s, mark.shares)
                 found = Seated(job, ask.profile, coming=True)
-        self._seated[record.job_id] = (record, found)
         return found
 
     def _running(self, record: JobRecord, mark: marks.StartMark | None) -> Seated | None:
@@ -274,15 +291,11 @@ def own_nodes(record: JobRecord) -> tuple[str, ...]:
     return record.required_nodes if mark is None else mark.own
 
 
-def may_start(record: JobRecord, part: PartitionRecord, now_s: float) -> bool:
-    """Whether a pending job waits for nothing but a decision."""
+def may_start(record: JobRecord, part: PartitionRecord) -> bool:
+    """Whether a pending job waits for nothing but its time and a decision."""
     if record.state != JobState.PENDING or record.reason == NEVER or record.dependency or held_by_others(record):
         return False
-    if part.max_min is not None and (record.limit_min is None or record.limit_min > part.max_min):
-        return False
-    parked = marks.read_parked(record.admin_comment)
-    begin_s = parked if parked is not None else record.eligible_s
-    return begin_s <= now_s
+    return part.max_min is None or (record.limit_min is not None and record.limit_min <= part.max_min)
 
 
 def _allowed(record: JobRecord, ask: asks.Ask, nodes: Sequence[NodeRecord]) -> tuple[str, ...] | None:
@@ -333,6 +346,12 @@ def _placed(seated: Sequence[Seated], nodes: Sequence[NodeInfo]) -> list[Running
     return placed
 
 
+def _in_order(jobs: list[Job], key_of_job: Callable[[Job], JobKey]) -> tuple[Job, ...]:
+    """By submission, then by number."""
+    return tuple(sorted(jobs, key=lambda job: _order(key_of_job(job))))
+
+
+@lru_cache(maxsize=65536)
 def _order(key: JobKey) -> tuple[float, int, int]:
     job, _, task = key.job_id.partition("_")
     return key.submit_s, int(job), int(task or 0)

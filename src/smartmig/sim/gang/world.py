@@ -9,6 +9,7 @@ import numpy as np
 
 from smartmig.errors import InputError, NoNodesFit
 from smartmig.hardware.nodes import NodeCluster
+from smartmig.jit import kernel
 from smartmig.policy.allocation.rule import AllocationRule
 from smartmig.policy.gang_view import (
     EDGE,
@@ -157,35 +158,54 @@ def build_jobs(jobs: GangJobs, cluster: NodeCluster, policy: GangPolicy, predict
     return job_arrays(known, models, widest, smallest, policy, np.ascontiguousarray(jobs.run_s, dtype=float))
 
 
+@kernel
+def describe(
+    jobs: JobArrays, n_gpus: Ints, models: Ints, widest: Ints, smallest: Ints, order: Ints, spread: bool
+) -> None:
+    """What follows from sizes, from the nodes a job may use (`widest`, `smallest`: their GPUs) and from the rule's
+    order."""
+    for job in range(n_gpus.size):
+        asked, most = n_gpus[job], widest[job]
+        jobs.spec[job].n_gpus = asked
+        jobs.spec[job].models = models[job]
+        jobs.spec[job].one_node = asked <= most
+        # Whole nodes of one size leave a rest that is known, or none; of several sizes, or spread, any share may help.
+        share = asked
+        if asked > most:
+            share = (asked - 1) % most + 1 if smallest[job] == most else 1
+        jobs.spec[job].least_share = 1 if spread else share
+    for word in range(jobs.least.size):
+        jobs.least[word].n_gpus = 1 << 62
+        jobs.least[word].limit_s = np.inf
+    for rank in range(order.size):
+        job = order[rank]
+        jobs.spec[job].rank = rank
+        jobs.ranked[rank].job = job
+        jobs.ranked[rank].n_gpus = jobs.spec[job].n_gpus
+        jobs.ranked[rank].limit_s = jobs.spec[job].limit_s
+        word = rank >> 6
+        jobs.least[word].n_gpus = min(jobs.least[word].n_gpus, jobs.spec[job].n_gpus)
+        jobs.least[word].limit_s = min(jobs.least[word].limit_s, jobs.spec[job].limit_s)
+
+
 def job_arrays(
     known: KnownJobs, models: Ints, widest: Ints, smallest: Ints, policy: GangPolicy, run_s: Floats
 ) -> JobArrays:
     """What rules and engine read of jobs that accept these models, whose nodes have so many GPUs at most and least."""
-    n_jobs, n_gpus = known.n_gpus.size, known.n_gpus
+    n_jobs = known.n_gpus.size
+    jobs = JobArrays(
+        np.zeros(n_jobs, dtype=JOB_SPEC),
+        np.zeros(n_jobs, dtype=RANKED),
+        np.zeros((n_jobs + 63) // 64, dtype=RANKED),
+        run_s,
+    )
+    jobs.spec["user"] = known.user
+    jobs.spec["submit_s"] = known.submit_s
+    jobs.spec["limit_s"] = known.limit_s
+    jobs.spec["predicted_s"] = policy.selection.predicted(known)
     order = np.argsort(policy.selection.keys(known), kind="stable")
-    spec = np.zeros(n_jobs, dtype=JOB_SPEC)
-    spec["n_gpus"] = n_gpus
-    spec["models"] = models
-    spec["one_node"] = n_gpus <= widest
-    # Whole nodes of one size leave a rest that is known, or none; of several sizes, or spread, any share may help.
-    rest = np.where(n_gpus % widest == 0, widest, n_gpus % widest)
-    several = np.where(smallest == widest, rest, 1)
-    share = np.where(n_gpus <= widest, n_gpus, several)
-    spec["least_share"] = 1 if policy.allocation.spread else share
-    spec["user"] = known.user
-    spec["rank"][order] = np.arange(n_jobs)
-    spec["submit_s"] = known.submit_s
-    spec["limit_s"] = known.limit_s
-    spec["predicted_s"] = policy.selection.predicted(known)
-    ranked = np.zeros(n_jobs, dtype=RANKED)
-    ranked["job"] = order
-    ranked["n_gpus"] = n_gpus[order]
-    ranked["limit_s"] = known.limit_s[order]
-    begins = np.arange(0, n_jobs, 64)
-    least = np.zeros(begins.size, dtype=RANKED)
-    least["n_gpus"] = np.minimum.reduceat(ranked["n_gpus"], begins)
-    least["limit_s"] = np.minimum.reduceat(ranked["limit_s"], begins)
-    return JobArrays(spec, ranked, least, run_s)
+    describe(jobs, known.n_gpus, models, widest, smallest, order, policy.allocation.spread)
+    return jobs
 
 
 def fresh_state(world: World, jobs: JobArrays) -> State:

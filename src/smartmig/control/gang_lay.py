@@ -1,0 +1,211 @@
+"""A moment of a live cluster in the arrays of the whole-GPU engine.
+
+The engine's pass takes microseconds; filling its arrays in Python, or making fresh ones, takes many times as long. So
+compiled code fills them, and they are used again for the next decision.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from smartmig.jit import kernel
+from smartmig.policy.gang_view import CONSERVATIVE, JOB_SPEC, RANKED, JobArrays, State, World, count_brief
+from smartmig.policy.view import Records
+from smartmig.sim.gang.decide import plan_afresh, shift_parts
+from smartmig.sim.gang.occupancy import begin, enqueue, insert_release, keep_parts, set_offer
+from smartmig.sim.gang.place import choose, choose_nothing
+from smartmig.sim.gang.world import fresh_state
+from smartmig.types import Floats, Ints
+
+OVERDUE_S = 1.0
+"""A job that should have been killed by now is expected to go after this long."""
+
+
+class Asked(NamedTuple):
+    """How much jobs ask for, and where they may have it; those that run come first."""
+
+    n_gpus: Ints
+    models: Ints  # (n,) bit = class of nodes it may use
+    widest: Ints  # (n,) GPUs of the largest such node
+    smallest: Ints
+    fits: Ints  # (n,) 1 = it could run if the cluster were empty
+
+
+class Fences(NamedTuple):
+    """Reservations of others that are not over."""
+
+    inside: Ints  # (n_reservations,) bit = class of nodes that it takes
+    from_s: Floats
+    may: Ints  # (n_reservations, n_users) 1 = the user may use it
+
+
+class Moment(NamedTuple):
+    """Who holds what at a time; `first[i]` is where running job i has its first (node, n_gpus)."""
+
+    now_s: float
+    start_s: Floats
+    first: Ints
+    node: Ints
+    n_gpus: Ints
+    away: Ints
+    """nodes that take no jobs"""
+
+
+@kernel
+def look_up(
+    table: Records,
+    rows: Ints,
+    n_running: int,
+    origin_s: float,
+    now_s: float,
+    masks: Ints,
+    sizes: Ints,
+    user_number: Ints,
+    fences: Fences,
+    spec: Records,
+    asked: Asked,
+) -> None:
+    """Fill `spec` (its times and users) and `asked` from the rows of a table; `sizes` are those of `Classes`, `masks`
+    go by wish."""
+    cluster = 0
+    for kind in range(sizes.shape[1]):
+        cluster += sizes[0, kind]
+    for at in range(rows.size):
+        row = table[rows[at]]
+        user = row.user
+        models = masks[row.wish]
+        for fence in range(fences.inside.size):
+            in_time = now_s + row.limit_s <= fences.from_s[fence]
+            if not (in_time or fences.may[fence, user]):
+                models &= ~fences.inside[fence]
+        if at < n_running:
+            models = np.int64(-1)
+        total = 0
+        widest = 1
+        smallest = cluster
+        for kind in range(sizes.shape[1]):
+            if models >> kind & 1:
+                total += sizes[0, kind]
+                widest = max(widest, sizes[1, kind])
+                smallest = min(smallest, sizes[2, kind])
+        spec[at].submit_s = row.submit_s - origin_s
+        spec[at].limit_s = row.limit_s
+        spec[at].predicted_s = row.predicted_s
+        spec[at].user = user_number[user]
+        asked.n_gpus[at] = row.n_gpus
+        asked.models[at] = models
+        asked.widest[at] = widest
+        asked.smallest[at] = smallest
+        asked.fits[at] = at < n_running or 0 < row.n_gpus <= total
+
+
+@kernel
+def seat(world: World, jobs: JobArrays, state: State, fits: Ints, moment: Moment, origin_s: float) -> None:
+    """Put everyone where they are at this moment, a decision pass due; jobs that fit nowhere do not wait."""
+    n_running = moment.start_s.size
+    now_s = moment.now_s - origin_s
+    for job in range(n_running):
+        enqueue(jobs, state, job)
+        state.now[0].time_s = moment.start_s[job] - origin_s
+        choose_nothing(state)
+        for part in range(moment.first[job], moment.first[job + 1]):
+            choose(state, moment.node[part], moment.n_gpus[part])
+        keep_parts(state, job)
+        begin(world, jobs, state, job)
+    choose_nothing(state)
+    late = False
+    for job in range(n_running):
+        if state.job[job].until_s <= now_s:
+            state.job[job].until_s = now_s + OVERDUE_S
+            late = True
+    if late:
+        for job in range(n_running):
+            insert_release(state.release, job, state.job, job)
+    for at in range(moment.away.size):
+        node = moment.away[at]
+        state.node[node].n_away = 1
+        count_brief(world, state, node, -1)
+        set_offer(world, state, 0, node, 0)
+        count_brief(world, state, node, 1)
+    for job in range(n_running, fits.size):
+        if fits[job]:
+            enqueue(jobs, state, job)
+    state.now[0].time_s = now_s
+    state.now[0].n_submitted = fits.size
+    state.now[0].pending = 1
+
+
+@kernel
+def promise(
+    world: World, jobs: JobArrays, state: State, held: Ints, begin_s: Floats, first: Ints, node: Ints, n_gpus: Ints
+) -> None:
+    """Conservative backfill: the plans hold what runs, and the reservations made so far."""
+    plan_afresh(world, jobs, state)
+    for at in range(held.size):
+        choose_nothing(state)
+        for part in range(first[at], first[at + 1]):
+            choose(state, node[part], n_gpus[part])
+        keep_parts(state, held[at])
+        state.job[held[at]].begin_s = begin_s[at]
+        shift_parts(jobs, state, held[at], 1)
+    choose_nothing(state)
+
+
+BY_JOB = frozenset({"job", "end", "waiting", "waiting_words", "order", "stretch"})
+"""Arrays of a state that are as long as the queue, or nearly."""
+
+
+class Desk:
+    """Arrays of one world that are used again: what was laid there is gone with the next call."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._make_room(64)
+
+    def jobs(self, n_jobs: int) -> tuple[JobArrays, Asked]:
+        """To be filled by `look_up` and `describe`."""
+        if n_jobs > self._jobs.spec.size:
+            self._make_room(2 * n_jobs)
+        spec, ranked, least, run_s = self._jobs
+        jobs = JobArrays(spec[:n_jobs], ranked[:n_jobs], least[: (n_jobs + 63) // 64], run_s[:n_jobs])
+        return jobs, Asked._make(column[:n_jobs] for column in self._asked)
+
+    def state(self, jobs: JobArrays) -> State:
+        """As `fresh_state` makes it."""
+        if self.world.backfill == CONSERVATIVE:
+            return fresh_state(self.world, jobs)  # with room for the reservations of just these jobs
+        n_jobs, n_words = jobs.spec.size, jobs.least.size
+        state = self._state._replace(
+            job=self._state.job[:n_jobs],
+            waiting=self._state.waiting[:n_words],
+            waiting_words=self._state.waiting_words[: (n_words + 63) // 64],
+        )
+        # The others of `BY_JOB` are written before they are read.
+        state.job.view(np.uint8)[:] = self._fresh_jobs[: state.job.nbytes]
+        state.waiting[:] = 0
+        state.waiting_words[:] = 0
+        self._fixed[:] = self._fresh_fixed
+        return state
+
+    def _make_room(self, n_jobs: int) -> None:
+        self._asked = Asked(*(np.zeros(n_jobs, dtype=np.int64) for _ in Asked._fields))
+        self._jobs = JobArrays(
+            np.zeros(n_jobs, JOB_SPEC),
+            np.zeros(n_jobs, RANKED),
+            np.zeros((n_jobs + 63) // 64, RANKED),
+            np.zeros(n_jobs),
+        )
+        fresh = fresh_state(self.world, self._jobs)
+        # numpy copies records field by field, bytes all at once.
+        self._fresh_jobs = fresh.job.view(np.uint8).copy()
+        fixed = [name for name in State._fields if name not in BY_JOB]
+        self._fresh_fixed = np.concatenate([getattr(fresh, name).reshape(-1).view(np.uint8) for name in fixed])
+        self._fixed = self._fresh_fixed.copy()
+        views, at = {}, 0
+        for name in fixed:
+            like = getattr(fresh, name)
+            views[name] = self._fixed[at : at + like.nbytes].view(like.dtype).reshape(like.shape)
+            at += like.nbytes
+        self._state = fresh._replace(**views)
