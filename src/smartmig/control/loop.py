@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -285,8 +285,11 @@ class Loop:
                     raise AdapterError(f"{self.kill_file}: cannot be removed: {error.strerror}") from None
             if not self.killed:
                 return
-            self.killed = False
-            self._failures = 0
+            self._set_revived(why)
+
+    def _set_revived(self, why: str) -> None:
+        self.killed = False
+        self._failures = 0
         self._say("audit", {"who": "kill switch", "what": "resume", "why": why})
 
     def _set_killed(self) -> None:
@@ -361,10 +364,10 @@ class Loop:
             return
         with self._switching:
             there = self.kill_file.exists()
-            thrown, gone = there and not self.killed, not there and self.killed and self._file_there
+            thrown = there and not self.killed
             if thrown:
                 self._set_killed()
+            elif not there and self.killed and self._file_there:
+                self._set_revived("the kill file is gone")
         if thrown:
             self._killed_by(f"kill file {self.kill_file}")
-        elif gone:
-            self.revive("the kill file is gone")
