@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from smartmig.adapters.slurm import asks, marks
 from smartmig.adapters.slurm.gres import Gres, parse_gres, write_gres
+from smartmig.adapters.slurm.install import Wishes, plan_install
+from smartmig.adapters.slurm.paths import Installed
 from smartmig.adapters.slurm.records import JobRecord, NodeRecord, RecordReader
 from smartmig.adapters.slurm.scontrol import _row
 from smartmig.adapters.slurm.slurm_conf import SlurmConf, with_tuning, with_words
@@ -259,3 +261,15 @@ def test_slurm_conf__a_setting_in_an_included_file_is_refused(tmp_path: Path) ->
     assert conf.partitions() == ("near", "far")
     with pytest.raises(InputError, match=r"more\.conf: JobSubmitPlugins"):
         conf.get("JobSubmitPlugins")
+
+
+def test_unit__runs_as_the_user_that_may_start_jobs(tmp_path: Path) -> None:
+    (tmp_path / "slurm.conf").write_text("SlurmUser=nobody\nPluginDir=/usr/lib/slurm\nPartitionName=gpu Nodes=ALL\n")
+    paths = Installed(tmp_path)
+    unit = plan_install(paths, Wishes("gpu", mode="act")).files[paths.unit]
+    lines = unit.splitlines()
+    assert "User=nobody" in lines
+    assert {"[Unit]", "[Service]", "[Install]"} <= set(lines)
+    assert "@" not in unit
+    (command,) = (line for line in lines if line.startswith("ExecStart="))
+    assert command.endswith(f"smartmig serve --adapter slurm:partition=gpu,config={tmp_path} --mode act")

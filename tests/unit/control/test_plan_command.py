@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -166,12 +165,6 @@ def test_doctor__names_everything_with_its_remedy() -> None:
     for part in ("sqlalchemy", "fastapi", "Slurm", "munge", "PostgreSQL", "Chromium", "NVIDIA GPU"):
         assert part in names
     assert all(one["found"] or one["remedy"] for one in findings)
-
-
-def test_systemd_unit__starts_the_controller() -> None:
-    unit = resources.files("smartmig.control").joinpath("data", "smartmig.service").read_text()
-    assert "ExecStart=/opt/smartmig/bin/smartmig serve " in unit
-    assert {"[Unit]", "[Service]", "[Install]"} <= set(unit.splitlines())
 
 
 def test_core__works_without_the_live_packages() -> None:
