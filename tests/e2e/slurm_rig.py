@@ -195,6 +195,12 @@ class SlurmRig:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    def pid(self, name: str) -> int:
+        """Of `slurmctld`, `munged` or `slurmd-node1`."""
+        pid = self._pid(name)
+        assert pid is not None, f"{name} does not run"
+        return pid
+
     def _pid(self, name: str) -> int | None:
         try:
             pid = int((self.folder / "run" / f"{name}.pid").read_text())
