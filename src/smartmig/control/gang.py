@@ -248,10 +248,18 @@ def user_table(memory: Memory) -> Records:
 
 
 def promise_again(laid: Laid, memory: Memory) -> None:
-    """Conservative backfill: the reservations made so far."""
+    """Conservative backfill: the reservations made so far; all void when one that is due has no room, because somebody
+    did not go in time."""
     waiting = np.flatnonzero(laid.fits[laid.n_running :]) + laid.n_running
     row_of = {laid.requests[row].key: row for row in waiting.tolist()}
     kept = [(row_of[key], one) for key, one in memory.promises.items() if key in row_of]
+    room = laid.state.offer[0].copy()
+    for _, one in kept:
+        if one.begin_s <= laid.state.now["time_s"][0]:
+            for name, n_gpus in one.parts:
+                room[laid.classes.place_of[name]] -= n_gpus
+    if (room < 0).any():
+        kept = []
     rows = np.array([row for row, _ in kept], dtype=np.int64)
     begin_s = np.array([one.begin_s for _, one in kept], dtype=float)
     promised = [[(laid.classes.place_of[name], n_gpus) for name, n_gpus in one.parts] for _, one in kept]

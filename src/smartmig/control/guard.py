@@ -215,19 +215,22 @@ def _flaps(action: Repartition, state: ClusterState, memory: GuardMemory, rules:
 
 
 def _starving(plan: Plan, state: ClusterState, rules: GuardRules) -> JobRequest | None:
-    """The oldest job that has waited too long, could run if the cluster were empty, and is not started now."""
+    """The oldest job that has waited too long, could run if all of ours were gone, and is not started now."""
     started = {action.key for action in plan if isinstance(action, Start)}
+    room: _Room | None = None
     for request in state.queued:
         if state.time_s - request.key.submit_s <= rules.max_wait_s:
             break  # the queue stands by submission
         if request.key in started:
             continue
+        # Nobody is to wait for one whom a limit keeps back, or for GPUs that are not ours to give.
+        room = room or _Room(state, set())
         up = [node for node in state.nodes if node.state is NodeState.up and _may_use(request, node)]
         if request.n_gpus == 0:
             could = any(node.gpus for node in up)
         else:
-            could = sum(node.n_gpus for node in up) >= request.n_gpus
-        if could:
+            could = sum(room.free[node.name] + room.ours.get(node.name, 0) for node in up) >= request.n_gpus
+        if could and not room.why_over_limit(request):
             return request
     return None
 
@@ -262,12 +265,16 @@ class _Room:
         self.queued = _find(state, started)
         self.running = {job.request.key: job for job in state.running}
         held: dict[str, int] = {}
+        self.ours: dict[str, int] = {}
+        """whole GPUs of jobs that we started, by node"""
         self.busy: set[tuple[str, int, int]] = set()
         self.held_by: dict[tuple[str, str], int] = {}
         for job in state.running:
             self._count(job.request, 1)
             for share in job.shares:
                 held[share.node] = held.get(share.node, 0) + share.n_gpus
+                if job.managed:
+                    self.ours[share.node] = self.ours.get(share.node, 0) + share.n_gpus
                 if share.n_gpus == 0:
                     self.busy.add((share.node, share.gpu, share.start))
         for node in state.nodes:
@@ -324,11 +331,15 @@ class _Room:
             why = self._why_not_share(request, share)
             if why:
                 return f"job {job}: {why}"
+        return self.why_over_limit(request)
+
+    def why_over_limit(self, request: JobRequest) -> str:
         for limit in self.state.limits:
             mine = limit.user in ("", request.user) and limit.group in ("", request.group)
             held = self.held_by.get((limit.user, limit.group), 0)
             if mine and held + max(1, request.n_gpus) > limit.max_gpus:
-                return f"job {job}: {limit.user or limit.group} may hold {limit.max_gpus} GPUs and has {held}"
+                who = limit.user or limit.group
+                return f"job {request.key.job_id}: {who} may hold {limit.max_gpus} GPUs and has {held}"
         return ""
 
     def _why_not_share(self, request: JobRequest, share: Share) -> str:

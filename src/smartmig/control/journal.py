@@ -36,7 +36,7 @@ FULL_EVERY = 500
 
 
 MOST_LATE = 100_000
-"""Records that wait in memory while the database is away; beyond them the oldest are lost."""
+"""Records that wait in memory while the database is away; if more come, all of them are lost, and a record says so."""
 
 SEARCHED = 200_000
 """Records a search for text reads at most: hours of a busy cluster, and a second or so."""
@@ -54,8 +54,9 @@ class Record:
 class Journal:
     """A journal being written; `JournalReader` is for looking."""
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, place: str, most_late: int = MOST_LATE) -> None:
         self.engine = open_store(place)
+        self._most_late = most_late
         try:
             self._only = OnlyWriter(self.engine)
         except AdapterError:
@@ -101,6 +102,8 @@ class Journal:
             going = None not in items
             late += [row for row in map(self._row, items) if row is not None]
             try:
+                if self.failed:
+                    self._only.hold()  # a server that went away has forgotten who writes
                 if late:
                     with refusing(self.engine.url), self.engine.begin() as connection:
                         connection.execute(RECORDS.insert(), late)
@@ -108,7 +111,10 @@ class Journal:
             except AdapterError as error:
                 # Tried again with whatever comes next: a server may come back.
                 self.failed = str(error)
-                del late[:-MOST_LATE]
+                if len(late) > self._most_late:
+                    self._last = None  # what follows must not build on a state that is lost
+                    lost = {"what": f"{len(late)} records were lost: {error}"}
+                    late = [self._record("error", late[-1]["time_s"], lost)]
             for item in items:
                 if isinstance(item, threading.Event):
                     item.set()
@@ -117,9 +123,10 @@ class Journal:
         if item is None or isinstance(item, threading.Event):
             return None
         if isinstance(item, ClusterState):
-            kind, time_s, body = "state", item.time_s, self._state_body(item)
-        else:
-            kind, time_s, body = item
+            return self._record("state", item.time_s, self._state_body(item))
+        return self._record(*item)
+
+    def _record(self, kind: str, time_s: float, body: dict[str, Any]) -> dict[str, Any]:
         try:
             text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         except (TypeError, ValueError) as error:

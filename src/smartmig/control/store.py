@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import fcntl
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -193,10 +193,25 @@ class OnlyWriter:
                 self._file.close()
                 raise AdapterError(f"{engine.url.database}: another smartmig writes this journal") from None
             return
-        self._connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-        if not self._connection.scalar(sa.text("SELECT pg_try_advisory_lock(760315)")):
-            self._connection.close()
-            raise AdapterError(f"{_shown(engine.url)}: another smartmig writes this journal")
+        self.hold()
+
+    def hold(self) -> None:
+        """Still, or again: a server that was away has forgotten. Raises `AdapterError` when another one has come."""
+        if self._file is not None:
+            return
+        if self._connection is not None:
+            with suppress(SQLAlchemyError):
+                self._connection.scalar(sa.text("SELECT 1"))
+                return
+            with suppress(SQLAlchemyError):
+                self._connection.close()
+            self._connection = None
+        with refusing(self._engine.url):
+            connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+            if not connection.scalar(sa.text("SELECT pg_try_advisory_lock(760315)")):
+                connection.close()
+                raise AdapterError(f"{_shown(self._engine.url)}: another smartmig writes this journal")
+        self._connection = connection
 
     def close(self) -> None:
         if self._file is not None:

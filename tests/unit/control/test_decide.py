@@ -161,3 +161,18 @@ def test_decide__mixed_clusters_serve_both_kinds() -> None:
     policy = PolicyNames(placement="edf-most-packed").policy(("gang", "mig"))
     state = ClusterState(10.0, (*NODES, NodeInfo("m", 0, gpus=(CARD,))), (job("w", 2), SLICE))
     assert {action.key.job_id for action in decide(state, policy).plan if isinstance(action, Start)} == {"w", "s"}
+
+
+def test_conservative__a_reservation_whose_room_is_not_given_back_in_time_moves() -> None:
+    decider = Decider(PolicyNames(backfill="conservative").policy(("gang",)))
+    late = RunningJob(JobRequest(JobKey("late", 0.0), 4, 100.0), 0.0, (Share("n1", 4),))
+    queued = (JobRequest(JobKey("next", 1.0), 4, 50.0), JobRequest(JobKey("last", 2.0), 4, 50.0))
+    state = ClusterState(50.0, (NodeInfo("n1", 4, 0),), queued, (late,))
+    first = decider.decide(state, Memory())
+    assert (first.plan, first.wake_s) == ((), 100.0)
+    # Its limit is over, and it is still there: nobody starts on top of it.
+    overdue = decider.decide(replace(state, time_s=130.0), first.memory)
+    assert overdue.plan == ()
+    assert overdue.wake_s == 131.0
+    gone = decider.decide(replace(state, time_s=140.0, nodes=(NodeInfo("n1", 4, 4),), running=()), overdue.memory)
+    assert [action.key.job_id for action in gone.plan if isinstance(action, Start)] == ["next"]

@@ -214,3 +214,18 @@ def test_guard__drift_costs_the_whole_plan() -> None:
     verdict = check(plan, WHOLE, GuardMemory(), RULES, np.array([5.0]), (np.zeros(1), np.ones(1)))
     assert verdict.plan == ()
     assert "outside what the policy was trained on" in verdict.fallback
+
+
+def test_starvation__nobody_waits_for_a_job_that_cannot_be_helped() -> None:
+    nodes = (NodeInfo("n1", 4, 1), NodeInfo("n2", 4, 4))
+    foreign = RunningJob(JobRequest(JobKey("f", 0.0), 3), 0.0, (Share("n1", 3),), managed=False)
+    old = JobRequest(JobKey("old", 0.0), 6, user="ann")
+    young = JobRequest(JobKey("young", 9000.0), 1, user="bob")
+    state = ClusterState(10_000.0, nodes, (old, young), (foreign,))
+    rules = GuardRules(max_wait_s=5000.0)
+    plan = (Start(young.key, (Share("n2", 1),)),)
+    assert check(plan, state, GuardMemory(), rules).plan == plan  # 6 GPUs are not ours to give
+    ours = replace(state, running=(replace(foreign, managed=True),))
+    assert "goes first" in check(plan, ours, GuardMemory(), rules).fallback
+    limited = replace(ours, limits=(Limit(4, user="ann"),))
+    assert check(plan, limited, GuardMemory(), rules).plan == plan

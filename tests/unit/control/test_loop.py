@@ -16,7 +16,7 @@ from smartmig.control import in_flight
 from smartmig.control.decide import Decider
 from smartmig.control.effect import estimated, measured
 from smartmig.control.explain import explain
-from smartmig.control.journal import open_journal
+from smartmig.control.journal import Journal, JournalReader, States, open_journal
 from smartmig.control.replay import finished_jobs
 from smartmig.control.switch import Mode
 from smartmig.errors import AdapterError
@@ -314,3 +314,29 @@ def test_overlay__shows_cuts_under_way_as_not_usable(tmp_path: Path) -> None:
     assert [(one.profile, one.usable) for one in seen.instances] == [("4g.20gb", False), ("3g.20gb", False)]
     assert in_flight.still(pending, replace(state, time_s=61.0), 60.0)[0] == in_flight.Pending()
     loop.journal.close()
+
+
+def test_journal__what_is_lost_is_said_and_nothing_builds_on_it(tmp_path: Path) -> None:
+    loop, cluster = gang_loop(tmp_path, JOBS, mode=Mode.observe)
+    loop.journal.close()
+    journal = Journal(str(tmp_path / "other.db"), most_late=3)
+    states = [replace(cluster.observe(), time_s=float(at)) for at in range(8)]
+    journal.append_state(states[0])
+    journal.sync(30)
+    there = journal.engine
+    journal.engine = sa.create_engine(f"sqlite:///{tmp_path}/no/such/folder.db")
+    for state in states[1:6]:
+        journal.append_state(state)
+    with pytest.raises(AdapterError, match="refuses"):
+        journal.sync(30)
+    journal.engine = there
+    journal.append_state(states[6])
+    journal.append_state(states[7])
+    journal.sync(30)
+    reader, read = JournalReader(there), States()
+    records = list(reader.records())
+    assert [record.kind for record in records] == ["state", "error", "state", "state"]
+    assert "records were lost" in records[1].body["what"]
+    assert [read.read(record) for record in records if record.kind == "state"] == [states[0], states[6], states[7]]
+    assert "full" in records[2].body
+    journal.close()

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from smartmig.atomic import atomic_write
 from smartmig.types import JobKey
 
 MAX_NOTES = 20_000
@@ -30,8 +31,8 @@ class Started:
                     job_id, submit_s, nodes = line.split(" ")
                     self._add(JobKey(job_id, float(submit_s)), nodes.split(","))
             if len(lines) > MAX_NOTES:
-                with suppress(OSError):
-                    path.write_text("\n".join(lines[-MAX_NOTES // 2 :]) + "\n", encoding="utf-8")
+                with suppress(OSError), atomic_write(path) as file:
+                    file.write("\n".join(lines[-MAX_NOTES // 2 :]) + "\n")
 
     def note(self, key: JobKey, nodes: tuple[str, ...]) -> None:
         with self._lock:
@@ -45,6 +46,6 @@ class Started:
         return self._nodes.get(key, frozenset())
 
     def _add(self, key: JobKey, nodes: Iterable[str]) -> None:
-        self._nodes[key] = self._nodes.pop(key, frozenset()) | frozenset(nodes)
+        self._nodes[key] = self._nodes.get(key, frozenset()) | frozenset(nodes)
         while len(self._nodes) > MAX_NOTES:
             del self._nodes[next(iter(self._nodes))]

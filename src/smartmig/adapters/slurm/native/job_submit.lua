@@ -82,8 +82,13 @@ function slurm_job_modify(job, record, part_list, uid)
       if code ~= slurm.SUCCESS then return code end
    end
    local operator = uid == 0 or uid == DAEMON_UID
-   -- The daemon writes its mark with everything it does.
-   if switched_off() or (operator and job.admin_comment ~= nil) then return slurm.SUCCESS end
+   -- The daemon writes its mark with everything it does; but an owner's hold that it has not seen yet counts.
+   if operator and job.admin_comment ~= nil then
+      local starts = string.find(job.admin_comment, "^smartmig start") ~= nil
+      if starts and string.find(record.comment or "", USER_HOLD, 1, true) then return slurm.ERROR end
+      return slurm.SUCCESS
+   end
+   if switched_off() then return slurm.SUCCESS end
    local marked = string.find(record.admin_comment or "", "^smartmig ") ~= nil
    if not marked then
       local moves = job.partition ~= nil and names_ours(job.partition, part_list) and asks_gpus(record)
