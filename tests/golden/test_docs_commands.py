@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from smartmig.cli.app import app
+from smartmig.cli.app import make_app
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [path for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if path.exists()]
@@ -91,7 +91,7 @@ def unknown_words(text: str) -> list[str]:
         if word in SHELL_WORDS:
             words = words[:stop]
             break
-    node: Any = get_command(app)
+    node: Any = get_command(make_app())
     while hasattr(node, "commands"):
         verb = next((word for word in words if not word.startswith("-")), None)
         if verb is None:

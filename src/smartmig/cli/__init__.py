@@ -19,9 +19,9 @@ def main() -> None:
     """Entry point: a user's mistake is one sentence, never a traceback."""
     try:
         # Imported here, because that takes a while and Ctrl-C may come meanwhile.
-        from smartmig.cli.app import app
+        from smartmig.cli.app import make_app
 
-        app()
+        make_app(sys.argv[1:2])()
     except SmartmigError as error:
         print(f"smartmig: {error}", file=sys.stderr)
         sys.exit(error.exit_code)

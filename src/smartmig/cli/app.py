@@ -1,35 +1,48 @@
-"""The verbs, put together."""
+"""The verbs, put together; each is imported when it is asked for, because some bring compilers and solvers along."""
 
 from __future__ import annotations
+
+from collections.abc import Collection
+from importlib import import_module
+from typing import Any
 
 import typer
 
 from smartmig import __version__
-from smartmig.cli import generate, journal, slurm, token, trace, train
-from smartmig.cli.bound import bound
-from smartmig.cli.compare import compare
-from smartmig.cli.demo import demo
-from smartmig.cli.doctor import doctor
-from smartmig.cli.evaluate import evaluate
-from smartmig.cli.export import export
-from smartmig.cli.gpus import gpus
-from smartmig.cli.kill import kill, resume
-from smartmig.cli.layouts import layouts
-from smartmig.cli.plan import plan
-from smartmig.cli.policies import policies
-from smartmig.cli.replay import replay
-from smartmig.cli.reproduce import reproduce
-from smartmig.cli.serve import serve
-from smartmig.cli.simulate import simulate
-from smartmig.cli.study import study
-from smartmig.cli.train_ranges import ranges
-from smartmig.cli.train_steps import steps
 
-app = typer.Typer(
-    help="Schedule jobs on partitioned (MIG) and whole GPUs: simulate, compare, learn, run live.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
+VERBS = {
+    "simulate": "simulate:simulate",
+    "compare": "compare:compare",
+    "reproduce": "reproduce:reproduce",
+    "study": "study:study",
+    "bound": "bound:bound",
+    "evaluate": "evaluate:evaluate",
+    "demo": "demo:demo",
+    "policies": "policies:policies",
+    "gpus": "gpus:gpus",
+    "layouts": "layouts:layouts",
+    "serve": "serve:serve",
+    "plan": "plan:plan",
+    "kill": "kill:kill",
+    "resume": "kill:resume",
+    "replay": "replay:replay",
+    "export": "export:export",
+    "doctor": "doctor:doctor",
+}
+GROUPS: dict[str, tuple[str, ...]] = {
+    "journal": (),
+    "token": (),
+    "generate": (),
+    "trace": (),
+    "train": ("train_ranges:ranges", "train_steps:steps"),
+    "slurm": (),
+}
+"""With their verbs that stand in files of their own."""
+
+
+def _load(place: str) -> Any:
+    module, _, attribute = place.partition(":")
+    return getattr(import_module(f"smartmig.cli.{module}"), attribute)
 
 
 def _version(wanted: bool) -> None:
@@ -38,33 +51,28 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _root(version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print it.")) -> None:
     del version
 
 
-app.command()(simulate)
-app.command()(compare)
-app.command()(reproduce)
-app.command()(study)
-app.command()(bound)
-app.command()(evaluate)
-app.command()(demo)
-app.command()(policies)
-app.command()(gpus)
-app.command()(layouts)
-app.command()(serve)
-app.command()(plan)
-app.command()(kill)
-app.command()(resume)
-app.command()(replay)
-app.command()(export)
-app.command()(doctor)
-app.add_typer(journal.app, name="journal")
-app.add_typer(token.app, name="token")
-app.add_typer(generate.app, name="generate")
-app.add_typer(trace.app, name="trace")
-train.app.command()(ranges)
-train.app.command()(steps)
-app.add_typer(train.app, name="train")
-app.add_typer(slurm.app, name="slurm")
+def make_app(asked: Collection[str] = ()) -> typer.Typer:
+    """With the first verb among these words alone; with all of them when there is none, for help and for mistakes."""
+    app = typer.Typer(
+        help="Schedule jobs on partitioned (MIG) and whole GPUs: simulate, compare, learn, run live.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_root)
+    only = next((word for word in asked if word in VERBS or word in GROUPS or word == "--version"), None)
+    for name, place in VERBS.items():
+        if only in (None, name):
+            app.command(name)(_load(place))
+    for name, more in GROUPS.items():
+        if only in (None, name):
+            group: typer.Typer = _load(f"{name}:app")
+            known = [one.callback for one in group.registered_commands]
+            for verb in map(_load, more):
+                if verb not in known:
+                    group.command()(verb)
+            app.add_typer(group, name=name)
+    return app

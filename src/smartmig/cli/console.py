@@ -8,14 +8,16 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from smartmig.compare import Progress as Tell
 from smartmig.errors import InputError
+
+if TYPE_CHECKING:
+    from smartmig.compare import Progress as Tell
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 

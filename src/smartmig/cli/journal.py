@@ -9,8 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from smartmig.cli.console import Json, log, prepare_place, print_json
-from smartmig.cli.live_policy import needs
-from smartmig.cli.replay import JournalArgument
+from smartmig.cli.live_places import JournalArgument, needs
 from smartmig.errors import InputError
 
 app = typer.Typer(help="A controller's journal: show its records, export its jobs.", no_args_is_help=True)

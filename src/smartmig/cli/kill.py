@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from smartmig.cli.console import Json, print_json
-from smartmig.cli.live_policy import KillFile, kill_place
-from smartmig.cli.serve import open_adapter
+from smartmig.cli.live_places import KillFile, kill_place
 from smartmig.control.switch import throw_switch
 from smartmig.errors import SmartmigError
 
@@ -30,6 +29,8 @@ def kill(
     finally:
         # Letting go comes first: it must not hang on a folder that cannot be written.
         if adapter:
+            from smartmig.cli.serve import open_adapter
+
             connection = open_adapter(adapter)
             released = connection.actuator.let_go(30.0)
             connection.source.close()

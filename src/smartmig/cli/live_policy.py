@@ -1,8 +1,7 @@
-"""What the live verbs share: where things lie, and policies from their names."""
+"""Live policies from their names."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from smartmig.cli.options import rule_spec
 from smartmig.control.decide import LivePolicy
 from smartmig.control.guard import Ranges
 from smartmig.control.mig import MigPolicy
-from smartmig.errors import InputError, MissingPackage
+from smartmig.errors import InputError
 from smartmig.policy.placement.learned import Learned
 from smartmig.policy.policy_file import JOINT, PRICES, SHIPPED, read_policy
 from smartmig.policy.repartition.mean_field import MeanField
@@ -29,33 +28,6 @@ Allocation = Annotated[str, typer.Option(help="Whole GPUs: which nodes it gets."
 BackfillKind = Annotated[Backfill, typer.Option(help="Whole GPUs: what happens when the next job does not fit.")]
 Placement = Annotated[str, typer.Option(help="MIG: which slice a job gets.")]
 Repartition = Annotated[str, typer.Option(help="MIG: how cards are cut.")]
-JournalPlace = Annotated[str, typer.Option(help="SQLite file or postgresql:// URL. Default: journal.db at home.")]
-KillFile = Annotated[str, typer.Option(help="The kill switch's file. Default: kill at home.")]
-
-
-def home() -> Path:
-    """Where a controller keeps its things: $SMARTMIG_HOME, or the user's state folder."""
-    if given := os.environ.get("SMARTMIG_HOME"):
-        return Path(given)
-    state = os.environ.get("XDG_STATE_HOME")
-    return (Path(state) if state else Path.home() / ".local" / "state") / "smartmig"
-
-
-def journal_place(given: str) -> str:
-    return given or os.environ.get("SMARTMIG_JOURNAL", "") or str(home() / "journal.db")
-
-
-def kill_place(given: str) -> Path:
-    return Path(given) if given else home() / "kill"
-
-
-def needs(what: str, *packages: str) -> None:
-    """Raises `MissingPackage` for the first that is not installed."""
-    from importlib.util import find_spec
-
-    for package in packages:
-        if find_spec(package) is None:
-            raise MissingPackage(what, "live", package)
 
 
 @dataclass(frozen=True)

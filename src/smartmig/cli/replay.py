@@ -8,12 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from smartmig.cli.console import Json, print_json
-from smartmig.cli.live_policy import FALLBACK, PolicyNames, needs, trained_ranges
+from smartmig.cli.live_places import JournalArgument, needs
+from smartmig.cli.live_policy import FALLBACK, PolicyNames, trained_ranges
 from smartmig.cli.options import rule_spec
 from smartmig.errors import InputError, SmartmigError
 from smartmig.sim.gang.world import Backfill
-
-JournalArgument = Annotated[str, typer.Argument(help="SQLite file or postgresql:// URL.")]
 
 
 def replay(

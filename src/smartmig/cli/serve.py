@@ -14,19 +14,15 @@ import typer
 
 from smartmig import __version__
 from smartmig.cli.console import log
+from smartmig.cli.live_places import JournalPlace, KillFile, journal_place, kill_place, needs
 from smartmig.cli.live_policy import (
     FALLBACK,
     Allocation,
     BackfillKind,
-    JournalPlace,
-    KillFile,
     Placement,
     PolicyNames,
     Repartition,
     Selection,
-    journal_place,
-    kill_place,
-    needs,
     trained_ranges,
     worlds_of,
 )

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from smartmig.cli.console import Json, output, print_json
-from smartmig.cli.live_policy import JournalPlace, journal_place, needs
+from smartmig.cli.live_places import JournalPlace, journal_place, needs
 
 app = typer.Typer(help="Tokens of the API: add, list, revoke. Only hashes are kept.", no_args_is_help=True)
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from smartmig.control.memory import Memory, counted_flow
-from smartmig.control.mig_cards import Card, Table, cards_of, reserved_nodes, table_of, towards
+from smartmig.control.mig_cards import Card, Known, Table, cards_of, reserved_nodes, table_of, towards
 from smartmig.control.rows import JobTable, admitted
 from smartmig.errors import InputError
 from smartmig.jit import specialise
@@ -157,6 +157,7 @@ class MigDecider:
         self.ask = asking(f"{name}-{rule_name(policy.repartition)}", control, self.engine) if control else None
         self.jobs_table = MigTable()
         self._tables: dict[Any, Table] = {}
+        self._cards: Known = {}
         self._unknown: dict[tuple[int, int], tuple[JobRequest, JobRequest]] = {}
 
     def decide(
@@ -193,7 +194,7 @@ class MigDecider:
 
     def lay_out(self, state: ClusterState, memory: Memory, n_events: int) -> Laid | None:
         """The engine's arrays for this moment; None without MIG cards that are up."""
-        cards = cards_of(state, memory.targets)
+        cards = cards_of(state, memory.targets, self._cards)
         if not cards:
             return None
         table = table_of(cards, self._tables, self.policy, self.settings)

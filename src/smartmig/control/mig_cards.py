@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from smartmig.hardware.layouts import can_add, configurations, multiset
 from smartmig.hardware.model import GpuModel, gpu_model
 from smartmig.policy.view import World
 from smartmig.sim.mig.world import Settings, build_world, offered_classes
-from smartmig.types import SLICE_SIZES, ClusterState, Floats, Instance, JobRequest, Layout, NodeState, Placement
+from smartmig.types import SLICE_SIZES, ClusterState, Floats, Instance, JobRequest, Layout, MigGpu, NodeState, Placement
 
 if TYPE_CHECKING:
     from smartmig.control.mig import MigPolicy
@@ -28,6 +29,8 @@ class Card:
     gpu: int
     model: GpuModel
     instances: tuple[Instance, ...]
+    layout: Layout
+    """the instances, as a cut"""
     goal: Layout
     """what it is being cut to; its present layout when nothing is wanted"""
     busy: frozenset[int]
@@ -38,12 +41,15 @@ class Card:
     def name(self) -> str:
         return f"{self.node}/{self.gpu}"
 
-    @property
-    def layout(self) -> Layout:
-        return tuple(Placement(one.start, one.profile) for one in self.instances)
+
+Known = dict[int, tuple[MigGpu, GpuModel, Layout]]
+"""Cards seen before, by identity: those that did not change are the same objects."""
 
 
-def cards_of(state: ClusterState, targets: Any) -> list[Card]:
+def cards_of(state: ClusterState, targets: Mapping[str, Layout], known: Known | None = None) -> list[Card]:
+    known = {} if known is None else known
+    if len(known) > 4096:
+        known.clear()
     busy: dict[tuple[str, int], set[int]] = {}
     for job in state.running:
         for share in job.shares:
@@ -54,11 +60,13 @@ def cards_of(state: ClusterState, targets: Any) -> list[Card]:
         if node.state is not NodeState.up:
             continue
         for gpu, card in enumerate(node.gpus):
-            layout = tuple(Placement(one.start, one.profile) for one in card.instances)
+            if id(card) not in known:
+                layout = tuple(Placement(one.start, one.profile) for one in card.instances)
+                known[id(card)] = card, gpu_model(card.model), layout
+            _, model, layout = known[id(card)]
             used = frozenset(busy.get((node.name, gpu), ())) | {*card.busy_by_others}
-            goal = targets.get(f"{node.name}/{gpu}", layout)
-            model = gpu_model(card.model)
-            cards.append(Card(node.name, gpu, model, card.instances, goal, used, card.busy_by_others))
+            goal = targets.get(f"{node.name}/{gpu}", layout) if targets else layout
+            cards.append(Card(node.name, gpu, model, card.instances, layout, goal, used, card.busy_by_others))
     return cards
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from smartmig.cli.app import app
+from smartmig.cli.app import make_app
 from smartmig.errors import InputError, SmartmigError
 from smartmig.workload.jobs_csv import write_jobs
 from smartmig.workload.poisson import FixedRate
@@ -24,7 +24,7 @@ def job_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(job_file: Path, *flags: str) -> str:
-    done = RUNNER.invoke(app, ["bound", "--jobs", str(job_file), "--gpus", "2xa100-40gb", *flags])
+    done = RUNNER.invoke(make_app(["bound"]), ["bound", "--jobs", str(job_file), "--gpus", "2xa100-40gb", *flags])
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     assert done.exit_code == 0, done.output
@@ -54,7 +54,7 @@ def test_bound__answers_with_every_number_and_how_it_was_found(job_file: Path, t
     assert all(verdict["valid"] for verdict in verdicts.values())
     with pytest.raises(SmartmigError, match="not proved"):
         RUNNER.invoke(
-            app,
+            make_app(["bound"]),
             ["bound", "--jobs", str(job_file), "--gpus", "1xa30-24gb", "--check", str(proof)],
             catch_exceptions=False,
         )

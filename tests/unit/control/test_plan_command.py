@@ -15,7 +15,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from smartmig.cli.app import app
+from smartmig.cli.app import make_app
 from smartmig.errors import SmartmigError
 from smartmig.hardware.cluster import parse_gpus
 from smartmig.hardware.layouts import multiset
@@ -27,7 +27,7 @@ SAMPLES = Path(__file__).parents[2] / "samples"
 
 
 def run(*args: object, typed: str | None = None) -> str:
-    done = CliRunner().invoke(app, [str(arg) for arg in args], input=typed)
+    done = CliRunner().invoke(make_app(args[:1]), [str(arg) for arg in args], input=typed)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     assert done.exit_code == 0, done.output
@@ -173,9 +173,9 @@ def test_core__works_without_the_live_packages() -> None:
 import sys
 for name in {blocked!r}:
     sys.modules[name] = None
-from smartmig.cli.app import app
+from smartmig.cli.app import make_app
 from typer.testing import CliRunner
-done = CliRunner().invoke(app, ["plan", {str(SAMPLES / "whole_gpu_state.json")!r}])
+done = CliRunner().invoke(make_app(), ["plan", {str(SAMPLES / "whole_gpu_state.json")!r}])
 assert done.exit_code == 0, done.output
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False)
