@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 SMARTMIG = Path(sys.executable).with_name("smartmig")
@@ -45,6 +46,12 @@ class Daemon:
             time.sleep(0.05)
         raise AssertionError(f"no {pattern} in:\n{self.log.read_text()[-3000:]}")
 
+    def until(self, happened: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
+        end_s = time.monotonic() + timeout_s
+        while not happened():
+            assert time.monotonic() < end_s, f"waited in vain\n{self.log.read_text()[-3000:]}"
+            time.sleep(0.05)
+
     def stop(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)
-        return self.process.wait(60)
+        return self.process.wait(PATIENCE_S)

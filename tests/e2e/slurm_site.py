@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from slurm_rig import PARTITION, RigSpec, SlurmRig
+from slurm_rig import PARTITION, WAIT_S, RigSpec, SlurmRig
 
 SMARTMIG = Path(sys.executable).with_name("smartmig")
 READY_S = 240.0
@@ -19,7 +19,9 @@ READY_S = 240.0
 
 
 def smartmig(*words: object, check: bool = True) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([str(SMARTMIG), *map(str, words)], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [str(SMARTMIG), *map(str, words)], capture_output=True, text=True, timeout=READY_S, check=False
+    )
     if check and done.returncode != 0:
         raise AssertionError(f"smartmig {' '.join(map(str, words))}: {done.returncode}\n{done.stdout}{done.stderr}")
     return done
@@ -84,7 +86,7 @@ class Site:
         if self.daemon is not None:
             self.daemon.terminate()
             try:
-                self.daemon.wait(30)
+                self.daemon.wait(WAIT_S)
             except subprocess.TimeoutExpired:
                 self.daemon.kill()
                 self.daemon.wait()
@@ -115,11 +117,11 @@ class Site:
             starts.setdefault(name, []).append((node, gpus, at))
         return starts
 
-    def wait_runs(self, count: int, timeout_s: float = 30.0) -> None:
+    def wait_runs(self, count: int, timeout_s: float = WAIT_S) -> None:
         """So many starts in all."""
         self.rig.wait(lambda: len(self.rig.runs()) >= count, timeout_s, f"{count} starts\n{self.tail()}")
 
-    def idle(self, timeout_s: float = 30.0) -> None:
+    def idle(self, timeout_s: float = WAIT_S) -> None:
         """Nothing waits or runs any more."""
         self.rig.wait(
             lambda: not self.rig.call(["squeue", "-a", "-h"]).strip(), timeout_s, f"empty queue\n{self.tail()}"

@@ -15,6 +15,7 @@ import pytest
 from served import Daemon, smartmig
 from smartmig.control.store import open_store
 from smartmig.control.tokens import Role, add_token
+from smartmig.web.guarding import RateLimit
 
 
 @pytest.fixture(scope="module")
@@ -96,11 +97,12 @@ def test_api__viewers_may_change_nothing(daemon: Daemon, tokens: dict[str, str],
 
 
 def test_api__shows_who_runs_where(daemon: Daemon, tokens: dict[str, str]) -> None:
-    for _ in range(100):
-        state = ask(daemon, tokens["bob"], "/api/v1/state").json()
-        if any(node["jobs"] for node in state["nodes"]):
-            break
-        time.sleep(0.1)
+    def look() -> dict[str, Any]:
+        found: dict[str, Any] = ask(daemon, tokens["bob"], "/api/v1/state").json()
+        return found
+
+    daemon.until(lambda: any(node["jobs"] for node in look()["nodes"]))
+    state = look()
     assert [node["name"] for node in state["nodes"]] == ["node0", "node1"]
     for node in state["nodes"]:
         held = sum(job["n_gpus"] for job in node["jobs"])
@@ -138,33 +140,36 @@ def test_operators__changes_are_audited(daemon: Daemon, tokens: dict[str, str]) 
     assert ask(daemon, tokens["ann"], "/api/v1/mode", "POST", json={"mode": "shadow"}).json()["mode"] == "shadow"
     assert ask(daemon, tokens["ann"], "/api/v1/mode", "POST", json={"mode": "lead"}).status_code == 422
     assert ask(daemon, tokens["ann"], "/api/v1/mode", "POST", json={"mode": "act"}).json()["mode"] == "act"
-    time.sleep(0.5)
-    records = ask(daemon, tokens["bob"], "/api/v1/journal?kind=audit&limit=1000").json()
+    audits = "/api/v1/journal?kind=audit&limit=1000"
+    daemon.until(lambda: sum(one["body"]["who"] == "ann" for one in ask(daemon, tokens["bob"], audits).json()) == 4)
+    records = ask(daemon, tokens["bob"], audits).json()
     assert {one["body"]["name"] for one in records if one["body"]["what"] == "token add"} == {"ann", "bob", "eve"}
     done = [(one["body"]["who"], one["body"]["what"]) for one in records if one["body"]["who"] == "ann"]
     assert done == [("ann", "pause"), ("ann", "resume"), ("ann", "mode"), ("ann", "mode")]
 
 
-def test_rate_limit__slows_down_who_asks_too_often(daemon: Daemon, tokens: dict[str, str]) -> None:
-    headers = {"Authorization": f"Bearer {tokens['bob']}"}
-    with httpx.Client(base_url=daemon.url, headers=headers, timeout=60) as client:
-        codes = [client.get("/api/v1/guard").status_code for _ in range(400)]
-    assert set(codes) == {200, 429}
-    time.sleep(1.5)
+def test_rate_limit__slows_down_who_tries_tokens_out(daemon: Daemon) -> None:
+    with httpx.Client(base_url=daemon.url, timeout=60) as client:
+        codes = [client.get("/api/v1/guard").status_code for _ in range(60)]
+    assert set(codes) == {401, 429}
+
+
+def test_rate_limit__counts_by_name() -> None:
+    limit = RateLimit(per_s=1e-6, burst=3)
+    assert [limit.wait_s("ann") == 0 for _ in range(5)] == [True, True, True, False, False]
+    assert limit.wait_s("bob", cost=3.0) == 0
+    assert limit.wait_s("bob") > 0
 
 
 def test_kill__by_command_releases_at_once(daemon: Daemon, home: Path, tokens: dict[str, str]) -> None:
     done = smartmig(home, "kill", "--json")
     assert json.loads(done.stdout)["kill_file"] == str(home / "kill")
-    daemon.wait_for(r'"did": "let go"', 10)
+    daemon.wait_for(r'"did": "let go"')
     assert ask(daemon, None, "/health").json()["status"] == "killed"
     assert not ask(daemon, tokens["bob"], "/api/v1/state").json()["in_charge"]
     assert "is off" in smartmig(home, "resume").stdout
-    for _ in range(100):
-        if ask(daemon, None, "/health").json()["status"] == "ok":
-            break
-        time.sleep(0.1)
-    assert ask(daemon, tokens["bob"], "/api/v1/state").json()["in_charge"]
+    daemon.until(lambda: bool(ask(daemon, tokens["bob"], "/api/v1/state").json()["in_charge"]))
+    assert ask(daemon, None, "/health").json()["status"] == "ok"
 
 
 def test_serve__survives_kill_9_and_goes_on(daemon: Daemon, home: Path, tokens: dict[str, str]) -> None:
@@ -176,11 +181,7 @@ def test_serve__survives_kill_9_and_goes_on(daemon: Daemon, home: Path, tokens: 
     busy = smartmig(home, "serve", "--no-api")
     assert busy.returncode == 1
     assert "another smartmig writes this journal" in busy.stderr
-    for _ in range(200):
-        answer = ask(second, tokens["bob"], "/api/v1/effect").json()
-        if answer.get("n_finished", 0) > 5:
-            break
-        time.sleep(0.2)
+    second.until(lambda: ask(second, tokens["bob"], "/api/v1/effect").json().get("n_finished", 0) > 5)
     state = ask(second, tokens["bob"], "/api/v1/state").json()
     slots = [slot for card in state["nodes"][0]["gpus"] for slot in card["slots"]]
     assert len(state["nodes"][0]["gpus"]) == 8

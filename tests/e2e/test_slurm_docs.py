@@ -43,7 +43,7 @@ class Reader:
         account = pwd.getpwnam(USER if line.startswith("sbatch") else "root")
         done = subprocess.run(
             line, shell=True, env=environment, cwd=self.rig.folder, user=account.pw_uid, group=account.pw_gid,
-            capture_output=True, text=True, timeout=120, check=False,
+            capture_output=True, text=True, timeout=READY_S, check=False,
         )  # fmt: skip
         assert done.returncode == 0, f"$ {line}\n{done.stdout}{done.stderr}"
         self.said[line] = done.stdout
@@ -80,7 +80,7 @@ class Reader:
     def stop(self) -> None:
         if self.daemon is not None:
             self.daemon.terminate()
-            self.daemon.wait(60)
+            self.daemon.wait(READY_S)
             self.daemon = None
 
 
