@@ -376,8 +376,8 @@ def planned_nodes(rig: SlurmRig) -> dict[str, set[str]]:
 
 
 def twice(started: list[tuple[str, str, float]], killed_s: list[float]) -> tuple[list[str], int]:
-    """Jobs started a second time: for no reason (which, and when), and how many because the controller was killed before
-    it had saved the first."""
+    """Jobs started a second time: for no reason (which, and when), and how many because the controller was killed
+    before it had saved the first."""
     times: dict[str, list[float]] = {}
     for job, _, at_s in started:
         times.setdefault(job, []).append(at_s)
@@ -388,10 +388,8 @@ def twice(started: list[tuple[str, str, float]], killed_s: list[float]) -> tuple
             if kills and kills[0] < UNSAVED_S:
                 forgotten += 1
             else:
-                after = ", ".join(f"{kill_s:.1f}" for kill_s in kills)
-                ours.append(
-                    f"job {job} again after {second_s - first_s:.1f} s, slurmctld killed after {after or 'never'}"
-                )
+                after = ", ".join(f"{kill_s:.1f} s" for kill_s in kills) or "never"
+                ours.append(f"job {job} again after {second_s - first_s:.1f} s, slurmctld killed after {after}")
     return ours, forgotten
 
 
