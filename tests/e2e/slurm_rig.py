@@ -119,7 +119,7 @@ class SlurmRig:
             "SlurmctldTimeout=120",
             "SlurmdTimeout=60",
             "SlurmdDebug=error",
-            "KillWait=2",
+            "KillWait=1",
             "GresTypes=gpu,mig",
             "SlurmdParameters=config_overrides",
             "ReturnToService=2",

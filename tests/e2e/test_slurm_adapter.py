@@ -121,6 +121,14 @@ def test_start__exactly_there_and_only_once(rig: SlurmRig, connection: Connectio
     assert (running.request.key, running.shares) == (request.key, (Share("node6", 2),))
 
 
+def test_start__a_hold_that_came_after_the_look_wins(rig: SlurmRig, connection: Connection) -> None:
+    job = rig.sbatch("--gres=gpu:1")
+    request = seen(connection, 1).queued[0]
+    rig.scontrol("hold", str(job))
+    assert why(connection, Start(request.key, (Share("node1", 1),)))
+    assert (rig.job(job)["JobState"], rig.job(job)["Priority"]) == ("PENDING", "0")
+
+
 def test_start__node_without_cpus_is_refused(rig: SlurmRig, connection: Connection) -> None:
     rig.sbatch("--gres=gpu:1", "-n30", seconds=3)
     rig.sbatch("--gres=gpu:1", "-n8")
