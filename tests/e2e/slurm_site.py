@@ -14,7 +14,7 @@ from pathlib import Path
 from slurm_rig import PARTITION, WAIT_S, RigSpec, SlurmRig
 
 SMARTMIG = Path(sys.executable).with_name("smartmig")
-READY_S = 240.0
+READY_S = 600.0
 """The first start on a machine compiles the policy."""
 
 
