@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -167,6 +167,7 @@ def prefer_controller(rig: SlurmRig) -> None:
 UNSAVED_S = 10.0
 """slurmctld saves its jobs every few seconds, and that takes a while."""
 
+N_OURS = 1000
 N_OWN = 300
 """Jobs that Slurm's own schedulers are given: submitting takes longer than starting."""
 
@@ -258,7 +259,7 @@ def rate_through(gpus_per_node: int, n_jobs: int) -> tuple[Flow, Flow, float, Ro
 def rate() -> list[Row]:
     """As fast as it goes, with room for a quarter of the queue at once, and through 32 GPUs, where every start waits
     for the end of another job; beside Slurm's own schedulers on the same jobs: two cores launch only so many."""
-    n_jobs = 1000
+    n_jobs = N_OURS
     rows = []
     for gpus_per_node in (32, 4):
         own, ours, accepted, decision = rate_through(gpus_per_node, n_jobs)
@@ -318,7 +319,7 @@ def burst(n_jobs: int = 2000, n_daemon: int = 50, n_controller: int = 5) -> list
     """Jobs of one to four GPUs; the daemon and the controller are killed meanwhile."""
     rng = random.Random(1)
     note = "#!/bin/sh\necho $SLURM_JOB_ID $SLURMD_NODENAME >> FOLDER/noted\nsleep 0.$((SLURM_JOB_ID % 10))\n"
-    with slurm_site(RigSpec(extra="MinJobAge=3600\n")) as site:
+    with slurm_site(RigSpec(extra="MinJobAge=3600\n", cred_expire_s=60)) as site:
         rig = site.rig
         warm(site)
         site.stop()
@@ -349,8 +350,8 @@ def burst(n_jobs: int = 2000, n_daemon: int = 50, n_controller: int = 5) -> list
         _, started = controller_log(rig)
         planned = planned_nodes(rig)
         wrong = sum(node not in planned.get(job, set()) for job, node in rows)
-        again = twice(started, monkey.killed_s)
-        n_again = len(again[0]) + again[1]
+        again = twice(started, monkey.killed_s, ran)
+        n_again = len(again[0]) + sum(again[1:])
         assert sum(count - 1 for count in ran.values()) <= n_again, "a job noted a start that slurmctld did not"
     lost = sum(str(job) not in ran for job in jobs)
     kills = (
@@ -358,7 +359,10 @@ def burst(n_jobs: int = 2000, n_daemon: int = 50, n_controller: int = 5) -> list
     )
     enough = monkey.daemon_kills == 0 and monkey.controller_kills == 0
     detail = f"{n_jobs} jobs drained in {drained_s:.0f} s under {kills}"
-    forgot = f"{again[1]} more because slurmctld forgot a start that it had not saved; {'; '.join(again[0])}"
+    forgot = (
+        f"{again[1]} more because slurmctld forgot a start that it had not saved, {again[2]} because it took a start "
+    )
+    forgot += f"back before the job ran; {'; '.join(again[0])}"
     return [
         Row("burst: jobs lost", lost, "jobs", "0", lost == 0 and enough, detail),
         Row("burst: started twice", len(again[0]), "jobs", "0", not again[0], forgot.rstrip("; ")),
@@ -375,22 +379,26 @@ def planned_nodes(rig: SlurmRig) -> dict[str, set[str]]:
     return planned
 
 
-def twice(started: list[tuple[str, str, float]], killed_s: list[float]) -> tuple[list[str], int]:
-    """Jobs started a second time: for no reason (which, and when), and how many because the controller was killed
-    before it had saved the first."""
+def twice(
+    started: list[tuple[str, str, float]], killed_s: list[float], ran: Mapping[str, int]
+) -> tuple[list[str], int, int]:
+    """Jobs started a second time: for no reason (which, and when); how many because the controller was killed before it
+    had saved the first; and how many whose first start Slurm took back before they ran."""
     times: dict[str, list[float]] = {}
     for job, _, at_s in started:
         times.setdefault(job, []).append(at_s)
-    ours, forgotten = [], 0
+    ours, forgotten, taken_back = list[str](), 0, 0
     for job, starts in times.items():
         for first_s, second_s in pairwise(starts):
             kills = [kill_s - first_s for kill_s in killed_s if first_s - 0.1 <= kill_s <= second_s]
             if kills and kills[0] < UNSAVED_S:
                 forgotten += 1
+            elif ran[job] == 1:
+                taken_back += 1
             else:
                 after = ", ".join(f"{kill_s:.1f} s" for kill_s in kills) or "never"
                 ours.append(f"job {job} again after {second_s - first_s:.1f} s, slurmctld killed after {after}")
-    return ours, forgotten
+    return ours, forgotten, taken_back
 
 
 def waiting_jobs() -> tuple[list[str], str]:

@@ -56,6 +56,8 @@ class RigSpec:
     n_mig_nodes: int = 1
     """with the count-only resource `mig`, cut into seven 1g.5gb"""
     gpus_per_node: int = GPUS_PER_NODE
+    cred_expire_s: int = 5
+    """a launch later than this is refused by the node; and a job that is queued again waits for so long"""
     extra: str = ""
     """further lines of slurm.conf"""
 
@@ -95,7 +97,7 @@ class SlurmRig:
             f"SlurmUser={USER}",
             f"SlurmdUser={USER}",
             "AuthType=auth/munge",
-            f"AuthInfo=socket={base}/run/munge.socket,cred_expire=5",
+            f"AuthInfo=socket={base}/run/munge.socket,cred_expire={spec.cred_expire_s}",
             "CredType=cred/munge",
             f"StateSaveLocation={base}/state",
             f"SlurmdSpoolDir={base}/spool/%n",
