@@ -55,14 +55,15 @@ class Pilot:
         self.guard_memory = GuardMemory()
 
     def warm_up(self, state: ClusterState) -> None:
-        """Decide about made-up jobs on this cluster, and forget it: what is compiled or loaded at first use takes
-        seconds, which no real job should wait for."""
+        """Decide about made-up jobs on this cluster, and about those that are there, and forget it: what is compiled,
+        loaded or converted at first use takes up to seconds, which no real job should wait for."""
         whole = JobRequest(JobKey("0", state.time_s), limit_s=60.0)
         piece = JobRequest(JobKey("1", state.time_s), 0, 60.0, run_s=(60.0,) * len(SLICE_SIZES))
         made_up = replace(state, queued=(whole, piece), running=())
         for decider in (self.decider, self.fallback):
-            decision = decider.decide(made_up, Memory())
-            check(decision.plan, made_up, GuardMemory(), self.rules, decision.features, self.ranges)
+            for moment in (made_up, state):
+                decision = decider.decide(moment, Memory())
+                check(decision.plan, moment, GuardMemory(), self.rules, decision.features, self.ranges)
 
     def decide(self, state: ClusterState) -> Judged:
         wanted: Plan = ()
