@@ -351,6 +351,9 @@ def burst(n_jobs: int = 2000, n_daemon: int = 50, n_controller: int = 5) -> list
         planned = planned_nodes(rig)
         wrong = sum(node not in planned.get(job, set()) for job, node in rows)
         again = twice(started, monkey.killed_s, ran)
+        for words in again[0]:
+            job = words.split()[1]
+            print(words, *said_of(rig, job), sep="\n  ", file=sys.stderr)
         n_again = len(again[0]) + sum(again[1:])
         assert sum(count - 1 for count in ran.values()) <= n_again, "a job noted a start that slurmctld did not"
     lost = sum(str(job) not in ran for job in jobs)
@@ -368,6 +371,13 @@ def burst(n_jobs: int = 2000, n_daemon: int = 50, n_controller: int = 5) -> list
         Row("burst: started twice", len(again[0]), "jobs", "0", not again[0], forgot.rstrip("; ")),
         Row("burst: on the wrong node", wrong, "jobs", "0", wrong == 0, "against the nodes of the plan"),
     ]
+
+
+def said_of(rig: SlurmRig, job: str) -> list[str]:
+    """What slurmctld wrote about a job."""
+    mention = re.compile(rf"JobId={job}\b")
+    lines = (rig.log / "slurmctld.log").read_text(errors="replace").splitlines()
+    return [line for line in lines if mention.search(line)]
 
 
 def planned_nodes(rig: SlurmRig) -> dict[str, set[str]]:
