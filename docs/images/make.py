@@ -15,9 +15,9 @@ from playwright.sync_api import sync_playwright
 
 from smartmig.cli.demo import DEMO
 from smartmig.compare import compare, learned_preferences, sample_day
-from smartmig.report.figures import slice_timeline
 from smartmig.report.page import Section, comparison_page, write_page
 from smartmig.report.preferences import preference_bars
+from smartmig.report.timeline import slice_timeline
 from smartmig.scenario import ClusterSpec, PolicySpec, Scenario
 
 HERE = Path(__file__).parent

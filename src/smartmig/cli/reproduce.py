@@ -12,7 +12,7 @@ from smartmig.cli.console import Json, log, output, prepare_place, print_json, p
 from smartmig.errors import InputError
 from smartmig.registry import REPRODUCTIONS, load
 from smartmig.reproduce import s4
-from smartmig.reproduce.figure import write_figure
+from smartmig.reproduce.figure import drawn_days, write_figure
 from smartmig.reproduce.reproduction import Reproduction, result_json, result_table
 from smartmig.reproduce.reproduction import reproduce as run_reproduction
 
@@ -21,7 +21,9 @@ def reproduce(
     what: Annotated[str | None, typer.Argument(help="Which table or figure; without it they are listed.")] = None,
     days: Annotated[int | None, typer.Option(min=2, help="Days (seeds) per row.")] = None,
     first_seed: Annotated[int, typer.Option(min=0, help="The first day.")] = 0,
-    figure: Annotated[Path | None, typer.Option(help="Where the figure goes; default out/<id>.html.")] = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", "--figure", help="Where the page goes; default out/<id>.html.")
+    ] = None,
     trace: Annotated[Path | None, typer.Option(help="s4-table: file of the Helios Venus trace.")] = None,
     traces: Annotated[Path | None, typer.Option(help="s4-table: folder that holds the public traces.")] = None,
     json_output: Json = False,
@@ -31,7 +33,7 @@ def reproduce(
         _list(json_output)
         return
     reproduction: Reproduction | s4.GangReproduction = load(REPRODUCTIONS, "reproduction", what)()
-    path = figure or Path("out") / f"{reproduction.id}.html"
+    path = report or Path("out") / f"{reproduction.id}.html"
     if isinstance(reproduction, s4.GangReproduction):
         _gangs(reproduction, trace, traces, days or reproduction.days, first_seed, path, json_output)
         return
@@ -40,7 +42,7 @@ def reproduce(
     prepare_place(path)
     with progress_bar() as tell:
         result = run_reproduction(reproduction, days or reproduction.days, first_seed, tell)
-    write_figure(path, result)
+    write_figure(path, result, drawn_days(result, first_seed))
     if json_output:
         print_json(result_json(result))
     else:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from smartmig.bounds.energy import paper_energy_bound_j
 from smartmig.cli import gang
 from smartmig.cli.console import Json, log, output, prepare_place, print_json, progress_bar
 from smartmig.cli.options import (
@@ -117,7 +118,9 @@ def simulate(
     summary = summarise(job_set, run, n_compute_slices(cluster))
     notes = notes_of(scenario)
     if report is not None:
-        comparison = Comparison(scenario.title, (seed,), (PolicyRuns(spec.title, (summary,)),), notes=notes)
+        bound_j = (paper_energy_bound_j(job_set, cluster.gpus),) if len(set(cluster.gpus)) == 1 else None
+        runs = (PolicyRuns(spec.title, (summary,)),)
+        comparison = Comparison(scenario.title, (seed,), runs, notes=notes, bound_energy_j=bound_j)
         comparison_page(report, comparison, (drawable(spec.title, job_set, run, cluster),))
         log(f"wrote {report}")
     if json_output:
