@@ -42,8 +42,8 @@ def _verbs(group: Any, above: Any, name: str, level: int) -> Iterator[str]:
             record = parameter.get_help_record(context)
             if record is not None and parameter.name != "help":
                 flags, text = record
-                yield f"| `{_cell(flags)}` | {_cell(' '.join(text.split()))} |"
+                yield f"| <code>{_cell(flags)}</code> | {_cell(' '.join(text.split()))} |"
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;") if "`" in text else text.replace("|", "\\|")
+    return text.replace("<", "&lt;").replace("|", "&#124;")

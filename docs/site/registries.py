@@ -75,5 +75,5 @@ def _default(field: Field[Any]) -> str:
     if field.default is MISSING:
         return ""
     shown = getattr(field.default, "value", field.default)
-    text = f"{shown:g}" if isinstance(shown, float) else str(shown)
+    text = f"{shown:g}" if isinstance(shown, float) else str(shown) or '""'
     return f" = {text}" if len(text) < 40 else ""

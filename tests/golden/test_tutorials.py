@@ -39,6 +39,7 @@ class Played:
         own |= {"LC_ALL": "C.UTF-8"}
         if (self.folder / "src").exists():
             own |= {"PYTHONPATH": str(self.folder / "src"), "NUMBA_CACHE_DIR": str(self.folder / "cache")}
+            own["NUMBA_OPT"] = "0"  # nothing of the copy is compiled yet, and its runs are short
         return {**os.environ, **own}
 
     def file(self, name: str) -> Path:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from smartmig.cli import complete
 from smartmig.cli.console import Json, log, output, prepare_place, print_json, progress_bar
 from smartmig.errors import InputError
 from smartmig.registry import REPRODUCTIONS, load
@@ -18,7 +19,12 @@ from smartmig.reproduce.reproduction import reproduce as run_reproduction
 
 
 def reproduce(
-    what: Annotated[str | None, typer.Argument(help="Which table or figure; without it they are listed.")] = None,
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            help="Which table or figure; without it they are listed.", autocompletion=complete.reproductions
+        ),
+    ] = None,
     days: Annotated[int | None, typer.Option(min=2, help="Days (seeds) per row.")] = None,
     first_seed: Annotated[int, typer.Option(min=0, help="The first day.")] = 0,
     report: Annotated[
