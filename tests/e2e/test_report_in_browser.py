@@ -103,7 +103,7 @@ def test_timeline__draws_single_jobs_once_zoomed_in(page: Any, day: Path) -> Non
     assert plot.locator("image").count() == 1
     for _ in range(6):
         section.get_by_role("button", name="Zoom in").press("Enter")
-    playwright.expect(section.locator("output")).to_contain_text("drawn one by one.")
+    playwright.expect(section.locator("output")).to_contain_text("drawn one by one.", timeout=WAIT_MS)
     assert 100 < plot.locator(".bars .point").count() <= 6000
     assert plot.locator("image").count() == 0
     box = plot.bounding_box()
@@ -114,6 +114,9 @@ def test_timeline__draws_single_jobs_once_zoomed_in(page: Any, day: Path) -> Non
         if hover.count():
             break
     assert hover.count() == 1
+    page.emulate_media(color_scheme="dark")
+    playwright.expect(section.locator("output")).to_contain_text("drawn one by one.", timeout=WAIT_MS)
+    playwright.expect(plot.locator("image")).to_have_count(0)
     section.get_by_role("button", name="Whole day").click()
     playwright.expect(plot.locator("image")).to_have_count(1)
 
@@ -150,4 +153,4 @@ def test_report__a_hundred_thousand_jobs_still_open(page: Any, tmp_path: Path) -
     section = show_timeline(page)
     for _ in range(5):
         section.get_by_role("button", name="Zoom in").click()
-    playwright.expect(section.locator("output")).to_contain_text("drawn one by one.")
+    playwright.expect(section.locator("output")).to_contain_text("drawn one by one.", timeout=WAIT_MS)

@@ -24,7 +24,7 @@ from smartmig.types import Floats, Ints, Segments
 DRAWN_AT_ONCE = 6000
 """Rectangles a browser draws without a pause; with more of them in the window the picture stays."""
 
-MIN_KEPT = 40_000
+MIN_KEPT = 100_000
 """Stretches a page holds at least; beyond them it holds two a job, the longest, so that it stays a file to mail."""
 
 SLICES_DRAWN = 400

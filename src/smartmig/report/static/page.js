@@ -7,6 +7,7 @@
   const narrow = matchMedia("(max-width: 640px)");
   const boxes = [...document.querySelectorAll(".plot")];
   const drawn = new Set();
+  const windows = new WeakMap();  // where the reader has zoomed to, kept when a figure is drawn again
   const put = (into, path, value) => {
     const keys = path.split(".");
     const last = keys.pop();
@@ -24,6 +25,9 @@
       for (const trace of figure.data) {
         for (const [path, value] of Object.entries(phone.data || {})) put(trace, path, value);
       }
+    }
+    if (!onPaper && windows.has(box)) {
+      for (const [axis, range] of Object.entries(windows.get(box))) layout[axis].range = range;
     }
     if (onPaper) {
       layout.width = 700;
@@ -144,6 +148,7 @@
     const refresh = () => {
       const [low, high] = box.layout.xaxis.range.map(Number);
       const [bottom, top] = box.layout.yaxis.range.map(Number);
+      windows.set(box, {xaxis: [low, high], yaxis: [bottom, top]});
       const view = {from: low * TICKS_PER_HOUR, to: high * TICKS_PER_HOUR, top: Math.min(top, bottom), bottom: Math.max(top, bottom)};
       const stretches = inside(data.stretches, zoom.tops, view);
       const cuts = inside(data.instances, zoom.tops, view);
@@ -157,7 +162,7 @@
         change.customdata.push(at === 0 ? told_cut(zoom, table, chosen) : told(zoom, data, chosen));
       });
       note.textContent = few
-        ? `${stretches.length.toLocaleString("en")} stretches of jobs drawn one by one.`
+        ? `${stretches.length.toLocaleString("en")} stretches of jobs drawn one by one${kept ? ", the shortest left out" : ""}.`
         : `${zoom.n_stretches.toLocaleString("en")} stretches of jobs in all${kept}: zoom in and they are drawn one by one.`;
       if (few || last) Plotly.update(box, change, {"images[0].visible": !few}, [0, 1, 2]);
       last = few;
