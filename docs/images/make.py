@@ -39,6 +39,9 @@ EVALUATED = Scenario(version=1, policies=(PolicySpec("shortest-work", "mean-fiel
 
 
 def shoot(page: Path, width: int, height: int, picture: str) -> None:
+    # A picture has no use for buttons.
+    bare = "<style>.zoom,.modebar{display:none!important}</style></head>"
+    page.write_text(page.read_text(encoding="utf-8").replace("</head>", bare, 1), encoding="utf-8")
     flags = "headless no-sandbox disable-gpu disable-quic no-first-run disable-background-networking hide-scrollbars"
     subprocess.run(
         [
@@ -144,7 +147,7 @@ def main() -> None:
         figure = slice_timeline(sample_day(MORNING, MORNING.policies[0]))
         text = "Each band is a GPU and its memory slices; a block is a job on its instance, red where it ended late."
         write_page(page, "Three busy hours on four A100s, re-cut beside running work", text, [Section("", "", figure)])
-        shoot(page, 1100, 760, "timeline.png")
+        shoot(page, 1100, 730, "timeline.png")
         text = "An instance is a block over the memory slices it holds; its name is NVIDIA's: compute slices, memory."
         write_page(page, "The ways to cut an A100-40GB", text, [Section("", "", layouts_figure())])
         shoot(page, 1000, 720, "layouts.png")

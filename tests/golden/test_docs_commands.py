@@ -80,7 +80,12 @@ def unknown_words(text: str) -> list[str]:
             return [verb]
         words.remove(verb)
         node = node.commands[verb]
-    known = {"--help", *(flag for parameter in node.params for flag in (*parameter.opts, *parameter.secondary_opts))}
+    root = {"--install-completion", "--show-completion"} if hasattr(node, "commands") else set()
+    known = {
+        "--help",
+        *root,
+        *(flag for parameter in node.params for flag in (*parameter.opts, *parameter.secondary_opts)),
+    }
     flags = [word.partition("=")[0] for word in words if re.match(r"--?[A-Za-z]", word)]
     return [flag for flag in flags if flag not in known]
 

@@ -16,7 +16,7 @@ from smartmig.metrics.statistics import Estimate, estimate
 from smartmig.metrics.summary import JOULES_PER_KWH
 from smartmig.report.comparison import Comparison, SampleDay
 from smartmig.report.day import hour_grid, mean_power_w, mean_waiting, time_grid, time_in_cuts
-from smartmig.report.drawing import error, legend_below_on_phone, plain, said, sheet
+from smartmig.report.drawing import error, legend_below_on_phone, log_ticks, plain, said, sheet
 from smartmig.report.tables import scaled
 from smartmig.report.theme import colour, dash, hatch, marker, ramp
 from smartmig.types import Floats
@@ -90,22 +90,15 @@ def energy_tardiness_scatter(comparison: Comparison) -> go.Figure:
         )
     figure.update_xaxes(title_text="energy (kWh)", range=[low - room, high + room], showline=True)
     if log:
-        # Plotly writes 20 and 0.2 both as "2" between powers of ten.
-        ticks = [digit * 10.0**power for power in range(-4, 7) for digit in (1, 2, 5)]
-        figure.update_yaxes(type="log", range=[min(heights) - 0.35, max(heights) + 0.3])
-        figure.update_yaxes(tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks])
+        figure.update_yaxes(type="log", range=[min(heights) - 0.35, max(heights) + 0.3], **log_ticks())
     else:
         figure.update_yaxes(rangemode="tozero")
     figure.update_yaxes(title_text=f"mean tardiness (min{', log scale' if log else ''})", showline=True)
-    figure.update_layout(
-        showlegend=False,
-        meta={
-            "phone": {
-                "layout": {"showlegend": True, "legend.y": -0.22, "legend.yanchor": "top", "height": 520},
-                "data": {"textfont.color": "rgba(0,0,0,0)"},
-            }
-        },
-    )
+    phone: dict[str, Any] = {"showlegend": True, "legend.y": -0.22, "legend.yanchor": "top", "height": 520}
+    if bound_kwh is not None:
+        phone["annotations.0.text"] = ""
+    hidden = {"textfont.color": "rgba(0,0,0,0)"}
+    figure.update_layout(showlegend=False, meta={"phone": {"layout": phone, "data": hidden}})
     return figure
 
 
