@@ -70,7 +70,7 @@ def energy_tardiness_scatter(comparison: Comparison) -> go.Figure:
             mode="lines",
             line={"color": "#7a8088", "dash": "dot", "width": 1.6, "shape": "hv"},
             hoverinfo="skip",
-            name="best for some weighting",
+            name="Pareto front",
         )
     for index, name in enumerate(names):
         figure.add_scatter(

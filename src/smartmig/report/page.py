@@ -271,8 +271,9 @@ tbody th{{font-weight:500}}
 @media (max-width:640px){{body{{padding:0 14px 40px;font-size:15px}}header{{padding-top:24px}}
 .plot{{min-height:var(--tall-narrow)}}
 tbody th{{white-space:normal;min-width:8.5em;border-right:1px solid var(--line)}}}}
+@page{{margin:14mm}}
 @media print{{:root{{{_LIGHT}}}body{{max-width:none;padding:0;font-size:11pt}}nav,.zoom{{display:none!important}}
-section{{break-inside:avoid;border:0}}.scroll{{overflow:visible}}table{{font-size:7.5pt}}th,td{{padding:3px 4px}}
-thead th{{min-width:0}}.modebar{{display:none!important}}
+section{{break-inside:avoid;border:0}}.scroll{{overflow:visible}}table{{font-size:7pt;min-width:0;width:100%}}
+th,td{{padding:3px}}tbody th{{white-space:normal}}thead th{{min-width:0}}.modebar{{display:none!important}}
 *{{print-color-adjust:exact;-webkit-print-color-adjust:exact}}}}
 """

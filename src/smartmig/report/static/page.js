@@ -30,7 +30,7 @@
       for (const [axis, range] of Object.entries(windows.get(box))) layout[axis].range = range;
     }
     if (onPaper) {
-      layout.width = 700;
+      layout.width = 680;  // A4 and Letter between their margins
       layout.height = Math.min(layout.height, 780);
     }
     if (layout.meta) delete layout.meta.zoom;
