@@ -11,6 +11,7 @@ import argparse
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -149,9 +150,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--warm-up", type=float, default=None, help="minutes; default: a sixth of the run")
-    parser.add_argument("--adapter", default="simulated:load=0.6,speedup=3500", help="as in `smartmig serve`")
+    parser.add_argument("--adapter", default="simulated:load=0.5,speedup=3000", help="as in `smartmig serve`")
     given = parser.parse_args()
     warm_up = given.warm_up if given.warm_up is not None else given.minutes / 6
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     samples = soak(given.minutes, given.adapter)
     rates = [one.events_per_s for one in samples]
     page, server = (growth(samples, name, warm_up) for name in ("page_b", "server_b"))
