@@ -42,10 +42,10 @@ class Served:
 
     def __init__(self, folder: Path, adapter: str) -> None:
         self.log = folder / "log"
-        command = [Path(sys.executable).with_name("smartmig"), "serve", "--port", "0", "--mode", "act", "--adapter", adapter]
+        flags = f"--port 0 --mode act --repartition mean-field --adapter {adapter}".split()
         with self.log.open("w") as stream:
             self.process = subprocess.Popen(
-                [*command, "--repartition", "mean-field"],
+                [Path(sys.executable).with_name("smartmig"), "serve", *flags],
                 stderr=stream,
                 env={**os.environ, "SMARTMIG_HOME": str(folder)},
             )

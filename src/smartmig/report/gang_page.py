@@ -21,6 +21,11 @@ HEIGHT = 420
 
 def gang_page(path: Path, comparison: GangComparison, more: Sequence[Section] = ()) -> None:
     """Write the page; `more` sections go before the numbers."""
+    write_page(path, comparison.title, *gang_parts(comparison, more))
+
+
+def gang_parts(comparison: GangComparison, more: Sequence[Section] = ()) -> tuple[str, list[Section]]:
+    """What the page says first, and its sections."""
     n = len(comparison.seeds)
     of = f"{n} seeds of made-up requests, the same for all" if n > 1 else "one run each"
     intro = f"{len(comparison.policies)} policies, {of}. " + " ".join(f"{note}." for note in comparison.notes)
@@ -33,7 +38,7 @@ def gang_page(path: Path, comparison: GangComparison, more: Sequence[Section] = 
     if users := user_rows(comparison):
         text = f"Mean wait in hours of the users who wait longest under {comparison.policies[0][0]}."
         sections.append(Section("Waiting by user", text, None, users))
-    write_page(path, comparison.title, intro, sections)
+    return intro, sections
 
 
 def waiting_section(comparison: GangComparison) -> Section:
