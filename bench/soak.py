@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,9 +18,8 @@ import time
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from playwright.sync_api import CDPSession, Page, sync_playwright
+from bench.devtools import Tab
 
 MEBI = 2**20
 MOST_GROWTH = 0.20
@@ -81,44 +79,33 @@ class Served:
         self.process.wait(60)
 
 
-def page_bytes(devtools: CDPSession) -> float:
-    devtools.send("HeapProfiler.collectGarbage")
-    use: dict[str, Any] = devtools.send("Runtime.getHeapUsage")
-    return float(use["usedSize"] + use.get("embedderHeapUsedSize", 0) + use.get("backingStorageSize", 0))
-
-
-def look(served: Served, page: Page, devtools: CDPSession, began_s: float, before: tuple[int, float]) -> Sample:
+def look(served: Served, tab: Tab, began_s: float, before: tuple[int, float]) -> Sample:
     told, now_s = served.n_events()
     return Sample(
         minute=(time.monotonic() - began_s) / 60,
         events_per_s=(told - before[0]) / max(now_s - before[1], 1e-9),
-        page_b=page_bytes(devtools),
+        page_b=tab.held_b(),
         server_b=served.resident_b(),
-        n_elements=int(page.evaluate("document.getElementsByTagName('*').length")),
+        n_elements=int(tab.run("document.getElementsByTagName('*').length")),
     )
 
 
 def soak(minutes: float, adapter: str) -> list[Sample]:
     samples: list[Sample] = []
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as tools:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         served = Served(Path(folder), adapter)
+        tab = None
         try:
-            browser = tools.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-            page = browser.new_page(viewport={"width": 1440, "height": 900})
-            said: list[str] = []
-            page.on("console", lambda message: said.append(message.text))
-            page.on("pageerror", lambda error: said.append(str(error)))
-            page.goto(served.url)
-            page.fill("#token", served.token)
-            page.press("#token", "Enter")
-            page.wait_for_selector("#effect .bar", timeout=120_000)
-            devtools = page.context.new_cdp_session(page)
-            began_s = time.monotonic()
-            before = served.n_events()
-            page.wait_for_timeout(5000)
+            tab = Tab(Path(folder) / "profile", served.url)
+            tab.wait_for("document.querySelector('#sign-in:not([hidden])') !== null")
+            tab.run(f"document.getElementById('token').value = '{served.token}'")
+            tab.run("document.getElementById('token-form').requestSubmit()")
+            tab.wait_for("document.querySelector('#effect .bar') !== null")
+            began_s, before = time.monotonic(), served.n_events()
+            time.sleep(5)
             print("minute  events/s  page MiB  elements  server MiB", flush=True)
             while True:
-                one = look(served, page, devtools, began_s, before)
+                one = look(served, tab, began_s, before)
                 before = served.n_events()
                 samples.append(one)
                 print(
@@ -128,12 +115,12 @@ def soak(minutes: float, adapter: str) -> list[Sample]:
                 )
                 if one.minute >= minutes:
                     break
-                left_s = began_s + 60 * minutes - time.monotonic()
-                page.wait_for_timeout(1000 * min(max(left_s, 0), 60))
-            browser.close()
-            if said:
-                sys.exit(f"the console was not clean: {said[:5]}")
+                time.sleep(min(max(began_s + 60 * minutes - time.monotonic(), 0), 60))
+            if tab.said:
+                sys.exit(f"the console was not clean: {tab.said[:5]}")
         finally:
+            if tab is not None:
+                tab.close()
             served.stop()
     return samples
 

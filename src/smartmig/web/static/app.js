@@ -5,6 +5,7 @@ import {drawCluster, drawQueue, runningTable} from "./cluster.js";
 import {$, clock} from "./format.js";
 import {showJournal, startJournal, startTravel} from "./journal.js";
 import {drawDecision, drawEffect, drawGuard, drawTiles} from "./panels.js";
+import {startSession} from "./session.js";
 
 const EVERY_MS = 1000; // events may come by the hundred a second; eyes do not
 const SLOW_MS = 10000;
@@ -12,6 +13,7 @@ const STALE_MS = 8000;
 
 const now = {me: null, state: null, effect: null, health: null, past: null, fresh_ms: 0, connected: false, trouble: ""};
 let travel = null;
+let session = null;
 let stopListening = () => {};
 let wanted = true; // something happened since the last look
 let looking = false;
@@ -19,13 +21,6 @@ let slow_ms = 0;
 
 const say = (text) => {
   $("say").textContent = text;
-};
-
-const show = (view) => {
-  document.body.dataset.view = view;
-  $("sign-in").hidden = view !== "sign-in";
-  $("board").hidden = view !== "board";
-  $("session").hidden = view !== "board";
 };
 
 // --- what is shown
@@ -64,7 +59,6 @@ const controls = () => {
   const paused = state.paused ? ", paused" : "";
   $("control-note").textContent = `Now ${charge}${paused}.${may ? "" : " Your token may look; changes need one with the role operator."}`;
   $("summary").textContent = `Mode ${state.mode}${paused}: ${charge}.`;
-  $("who").textContent = `${me.name}, ${me.role}`;
 };
 
 const draw = () => {
@@ -86,7 +80,7 @@ const draw = () => {
 
 const failed = (error) => {
   if (error instanceof Refused && error.status === 401) {
-    signOut("The token is not valid, or was revoked.");
+    session?.signOut();
     return;
   }
   now.trouble = error instanceof Refused ? error.message : "the server does not answer";
@@ -138,11 +132,8 @@ const hear = (event, data) => {
 
 // --- signing in and out
 
-const enter = async (text) => {
-  token.set(text);
-  now.me = await ask("/api/v1/who");
-  show("board");
-  $("token").value = $("token-error").textContent = $("alert").textContent = "";
+const entered = async (me) => {
+  now.me = me;
   slow_ms = now.fresh_ms = 0;
   wanted = true;
   stopListening();
@@ -162,36 +153,11 @@ const enter = async (text) => {
   showJournal();
 };
 
-const signOut = (why = "") => {
-  token.drop();
+const left = () => {
   stopListening();
   now.me = now.state = now.effect = now.past = null;
-  show("sign-in");
-  $("token-error").textContent = why;
-  $("summary").textContent = "Signed out.";
   banner();
-  $("token").focus();
 };
-
-$("token-form").addEventListener("submit", async (event) => {
-  event.preventDefault();
-  const text = $("token").value.trim();
-  if (!/^[\x21-\x7e]+$/.test(text)) {
-    $("token-error").textContent = "A token has no spaces or letters beyond ASCII.";
-    return;
-  }
-  try {
-    await enter(text);
-    $("main").focus({preventScroll: true});
-    scrollTo(0, 0);
-  } catch (error) {
-    token.drop();
-    $("token-error").textContent = error instanceof Refused
-      ? (error.status === 401 ? "The token is not valid, or was revoked." : `Not now: ${error.message}.`)
-      : "The server does not answer. Is smartmig serve running?";
-  }
-});
-$("leave").addEventListener("click", () => signOut());
 
 // --- what an operator asks for
 
@@ -268,17 +234,4 @@ document.addEventListener("visibilitychange", () => look());
 setInterval(look, EVERY_MS);
 setInterval(banner, EVERY_MS);
 
-const kept = token.get();
-if (!kept) {
-  show("sign-in");
-  $("summary").textContent = "Signed out.";
-} else {
-  enter(kept).catch((error) => {
-    if (error instanceof Refused && error.status === 401) return signOut("The token is not valid, or was revoked.");
-    // The server may be away for a moment: keep the token and keep trying.
-    show("board");
-    failed(error);
-    const again = setInterval(() => enter(kept).then(() => clearInterval(again)).catch(failed), 2000);
-    return undefined;
-  });
-}
+session = startSession({entered, left, failed});
