@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,9 +37,6 @@ def small(page: Any, days: int = 2) -> None:
     page.get_by_label("Load (multiplier)").fill("1")
     page.get_by_label("Days").fill(str(days))
     page.get_by_label("Remove policy 3").click()
-    for number, cut in ((1, "no-partition"), (2, "static")):
-        page.get_by_label(f"Placement of policy {number}").select_option("edf-most-packed")
-        page.get_by_label(f"Repartition of policy {number}").select_option(cut)
 
 
 def run(page: Any) -> None:
@@ -52,13 +53,13 @@ def test_playground__runs_a_wish_shows_it_and_links_it(form: Any, daemon: Daemon
     says(form, "#status", "It took")
     numbers = form.locator(".numbers tbody tr")
     playwright.expect(numbers).to_have_count(2)
-    assert "edf-most-packed, static" in numbers.nth(1).inner_text()
+    assert "shortest-work, slice-count" in numbers.nth(1).inner_text()
     assert "±" in numbers.nth(1).inner_text()
     titles = form.locator("#parts h2").all_inner_texts()
     assert "Energy against tardiness" in titles
     assert [title for title in titles if title.startswith("The day under")] == [
-        "The day under edf-most-packed, no-partition",
-        "The day under edf-most-packed, static",
+        "The day under categorical-edf, static",
+        "The day under shortest-work, slice-count",
     ]
     for width, scheme in ((1440, "light"), (1440, "dark"), (390, "light"), (390, "dark")):
         form.set_viewport_size({"width": width, "height": 900})
@@ -123,13 +124,22 @@ def test_playground__refuses_in_a_sentence_and_keeps_the_form(form: Any) -> None
 
 
 def test_playground__says_why_a_run_failed(form: Any) -> None:
-    small(form)
-    form.get_by_label("Model of the GPUs").select_option("a30-24gb")
-    form.get_by_label("Repartition of policy 2").select_option("twice-daily")
+    small(form, days=20)
     run(form)
+    run_id = form.url[-10:]
+    os.kill(worker_of(run_id), signal.SIGKILL)  # as the kernel does when memory runs out
     says(form, "#status", "The run failed.")
-    says(form, "#status", "a30-24gb")
+    says(form, "#status", "The worker ended with code -9")
     assert serious(form) == []
+
+
+def worker_of(run_id: str) -> int:
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            command = place.read_bytes()
+            if b"smartmig.web.playground.worker" in command and run_id.encode() in command:
+                return int(place.parent.name)
+    raise AssertionError(f"no worker of {run_id}")
 
 
 def test_playground__can_be_cancelled_and_says_so(form: Any, daemon: Daemon) -> None:
