@@ -150,6 +150,16 @@ def test_journal__search_and_travel_to_what_was(page: Any, tokens: dict[str, str
     playwright.expect(page.locator("#banner")).to_be_empty(timeout=WAIT_MS)
 
 
+def test_board__a_part_that_fails_leaves_the_rest(page: Any, tokens: dict[str, str]) -> None:
+    page.expected.append("status of 503")
+    refused = {"status": 503, "content_type": "application/json", "body": '{"detail": "the store is away"}'}
+    page.route("**/api/v1/guard", lambda route: route.fulfill(**refused))
+    sign_in(page, tokens["bob"])
+    says(page, "#banner", "Part of the page could not be loaded: the store is away")
+    assert page.locator(".card").count() == 8
+    says(page, "#decision", "Decision ")
+
+
 def test_page__holds_no_script_of_its_own_and_no_stranger_s(page: Any, daemon: Daemon) -> None:
     answer = page.request.get(daemon.url)
     policy = answer.headers["content-security-policy"]

@@ -15,7 +15,7 @@ pytest.importorskip("fastapi", reason="needs fastapi (pip install 'smartmig[live
 from smartmig.compare import compare
 from smartmig.errors import InputError
 from smartmig.report.tables import comparison_cells
-from smartmig.scenario import read_scenario
+from smartmig.scenario import PolicySpec, read_scenario
 from smartmig.web.playground.runs import MOST_KEPT, Busy, Playground
 from smartmig.web.playground.wish import MOST_GPUS, GangWish, MigWish, scenario_text
 from smartmig.web.playground.worker import run_mig
@@ -54,7 +54,8 @@ def test_wish__its_scenario_file_says_the_same(tmp_path: Path) -> None:
     wish = MigWish(recut="drain", preempt=False, policies=[{}, {"pair": "joint"}]).scenario()
     (tmp_path / "scenario.yaml").write_text(scenario_text(wish))
     read = read_scenario(tmp_path / "scenario.yaml")
-    assert replace(read, policies=()) == replace(wish, policies=())
+    one = (PolicySpec(),)
+    assert replace(read, policies=one) == replace(wish, policies=one)
     assert [replace(one, name=None) for one in read.policies] == [replace(one, name=None) for one in wish.policies]
     assert [one.title for one in read.policies] == [one.title for one in wish.policies]
 

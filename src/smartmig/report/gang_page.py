@@ -9,6 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from smartmig.metrics.statistics import estimate
+from smartmig.report.drawing import legend_below_on_phone, sheet
 from smartmig.report.gang_fairness import NOTE as FAIRNESS_NOTE
 from smartmig.report.gang_fairness import by_size, fairness_rows, size_names, user_rows
 from smartmig.report.gang_tables import NOTE, GangComparison, comparison_rows
@@ -91,9 +92,9 @@ def _best(comparison: GangComparison) -> int:
 
 
 def _figure(title: str) -> go.Figure:
-    figure = go.Figure(layout={"height": HEIGHT, "legend": {"orientation": "h", "y": -0.2}})
+    figure = sheet(HEIGHT, margin={"t": 64})
     figure.update_yaxes(title_text=title)
-    return figure
+    return legend_below_on_phone(figure)
 
 
 def _times(time_s: Floats) -> list[str]:

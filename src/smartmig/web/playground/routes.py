@@ -43,6 +43,12 @@ FIRST_GANG = GangWish(
     policies=[GangPolicyWish(backfill=Backfill.none), GangPolicyWish(), GangPolicyWish(selection="sjf")],
 )
 
+BACKFILLS = {
+    Backfill.none: "A job that does not fit blocks the queue.",
+    Backfill.easy: "Jobs that do not delay the first in the queue may pass it.",
+    Backfill.conservative: "Jobs that delay nobody before them may pass.",
+}
+
 REPORT_HEADERS = {
     # The report runs its own scripts; in a sandbox they reach neither the page's token nor the API.
     "Content-Security-Policy": "sandbox allow-scripts allow-downloads; frame-ancestors 'none'",
@@ -68,7 +74,7 @@ class Choices(BaseModel):
     pairs: list[str] = Field(description="placing and cutting trained together")
     selections: list[Choice]
     allocations: list[Choice]
-    backfills: list[str]
+    backfills: list[Choice]
     jobs_per_multiplier: float = Field(description="jobs of a MIG day at multiplier 1")
     most: dict[str, float] = Field(description="limits: gpus, whole_gpus, days, policies, jobs, seconds")
     first: dict[str, MigWish | GangWish] = Field(description="what the page proposes, by world")
@@ -104,7 +110,7 @@ def choices() -> Choices:
         pairs=list(PAIRS),
         selections=listed(SELECTIONS, "selection"),
         allocations=listed(ALLOCATIONS, "allocation"),
-        backfills=[one.value for one in Backfill],
+        backfills=[Choice(id=one.value, about=BACKFILLS[one]) for one in Backfill],
         jobs_per_multiplier=JOBS_PER_MULTIPLIER,
         most={
             "gpus": MOST_GPUS,

@@ -11,7 +11,7 @@ const EVERY_MS = 1000; // events may come by the hundred a second; eyes do not
 const SLOW_MS = 10000;
 const STALE_MS = 8000;
 
-const now = {me: null, state: null, effect: null, health: null, past: null, fresh_ms: 0, connected: false, trouble: ""};
+const now = {me: null, state: null, effect: null, health: null, past: null, fresh_ms: 0, connected: false, trouble: "", part: ""};
 let travel = null;
 let session = null;
 let stopListening = () => {};
@@ -34,7 +34,7 @@ const banner = () => {
   } else if (!now.fresh_ms && now.trouble) [kind, text] = ["stale", `Nothing to show yet: ${now.trouble}. Trying again.`];
   else if (now.health?.status === "killed") [kind, text] = ["killed", "The kill switch is on: the cluster schedules by itself until somebody resumes."];
   else if (now.health?.status === "degraded") [kind, text] = ["degraded", `Degraded: ${now.health.detail || "the controller is stopping"}.`];
-  else if (now.trouble) [kind, text] = ["degraded", `Part of the page could not be loaded: ${now.trouble}.`];
+  else if (now.trouble || now.part) [kind, text] = ["degraded", `Part of the page could not be loaded: ${now.trouble || now.part}. Trying again.`];
   else if (now.past) [kind, text] = ["past", `You look at the past: ${clock(now.past.time_s)}, record ${now.past.seq}. Control acts on the present.`];
   document.body.dataset.state = kind;
   if (box.textContent !== text) {
@@ -87,13 +87,24 @@ const failed = (error) => {
   banner();
 };
 
+// What takes long to make is asked for now and then; a part that fails leaves the others as they are.
+const lookSlowly = async () => {
+  const asked = await Promise.allSettled([ask("/api/v1/effect"), ask("/api/v1/guard")]);
+  const [effect, guard] = asked.map((one) => one.value);
+  if (effect) drawEffect(now.effect = effect);
+  if (guard) drawGuard(guard);
+  const refused = asked.find((one) => one.reason)?.reason;
+  now.part = refused instanceof Refused ? refused.message : refused ? "the server does not answer" : "";
+  if (refused?.status === 401) failed(refused);
+};
+
 const look = async () => {
   if (looking || document.hidden || !token.get() || document.body.dataset.view !== "board") return;
   looking = true;
   try {
     const late = Date.now() - slow_ms > SLOW_MS;
     now.health = await ask("/health");
-    if (wanted || late || now.trouble) {
+    if (wanted || late || (now.trouble && !now.state)) {
       wanted = false;
       now.state = await ask("/api/v1/state");
       if (!now.past) {
@@ -105,15 +116,14 @@ const look = async () => {
       }
       travel.reach(await ask("/api/v1/journal/span"));
     }
-    if (late) {
-      slow_ms = Date.now();
-      now.effect = await ask("/api/v1/effect");
-      drawEffect(now.effect);
-      drawGuard(await ask("/api/v1/guard"));
-    }
     now.fresh_ms = Date.now();
     now.trouble = "";
     draw();
+    if (late) {
+      slow_ms = Date.now();
+      await lookSlowly();
+      draw();
+    }
   } catch (error) {
     wanted = true;
     failed(error);
@@ -140,7 +150,10 @@ const entered = async (me) => {
   stopListening = listen({
     heard: hear,
     up: () => {
-      if (!now.connected) say("Connected.");
+      if (!now.connected) {
+        say("Connected.");
+        showJournal();
+      }
       now.connected = wanted = true;
     },
     down: () => {
@@ -150,12 +163,12 @@ const entered = async (me) => {
     },
   });
   await look();
-  showJournal();
 };
 
 const left = () => {
   stopListening();
   now.me = now.state = now.effect = now.past = null;
+  now.connected = false;
   banner();
 };
 
@@ -166,6 +179,7 @@ const sure = (title, text, yes, withReason) => new Promise((answer) => {
   $("sure-title").textContent = title;
   $("sure-text").textContent = text;
   $("sure-yes").textContent = yes;
+  $("sure-yes").classList.toggle("danger", withReason);
   $("sure-why").hidden = !withReason;
   $("why").value = "";
   dialog.returnValue = "no";

@@ -29,7 +29,7 @@ const row = (policy) => {
     if (cut) cut.disabled = joint;
     const said = world() === "mig"
       ? [joint ? "Placing and cutting trained together." : about(choices.placements, value(line, "placement")), joint ? "" : about(choices.repartitions, value(line, "repartition"))]
-      : [about(choices.selections, value(line, "selection")), about(choices.allocations, value(line, "allocation"))];
+      : [about(choices.selections, value(line, "selection")), about(choices.allocations, value(line, "allocation")), about(choices.backfills, value(line, "backfill"))];
     line.querySelector(".quiet").textContent = said.filter(Boolean).join(" ");
   };
   const remove = make("button", {type: "button", class: "link", text: "Remove", onclick: () => {
@@ -139,7 +139,7 @@ export const startForm = (offered) => {
     // One that is not there yet: two of the same are refused.
     const fresh = world() === "mig"
       ? choices.repartitions.flatMap((cut) => choices.placements.map((place) => ({placement: place.id, repartition: cut.id})))
-      : choices.backfills.flatMap((backfill) => choices.selections.map((next) => ({selection: next.id, allocation: "best-fit", backfill})));
+      : choices.backfills.flatMap((behind) => choices.selections.map((next) => ({selection: next.id, allocation: "best-fit", backfill: behind.id})));
     row(fresh.find((one) => !taken.has(JSON.stringify(one))));
     $("policies").lastChild.querySelector("select").focus();
   });
