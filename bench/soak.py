@@ -137,7 +137,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--warm-up", type=float, default=None, help="minutes; default: a sixth of the run")
-    parser.add_argument("--adapter", default="simulated:load=0.6,speedup=4000", help="as in `smartmig serve`")
+    parser.add_argument("--adapter", default="simulated:load=0.8,speedup=0", help="as in `smartmig serve`")
     given = parser.parse_args()
     warm_up = given.warm_up if given.warm_up is not None else given.minutes / 6
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))

@@ -61,12 +61,12 @@ def test_playground__runs_a_wish_shows_it_and_links_it(form: Any, daemon: Daemon
         "The day under categorical-edf, static",
         "The day under shortest-work, slice-count",
     ]
+    for plot in form.locator(".plot").all():
+        plot.scroll_into_view_if_needed()
+        plot.locator(".main-svg").first.wait_for()
     for width, scheme in ((1440, "light"), (1440, "dark"), (390, "light"), (390, "dark")):
         form.set_viewport_size({"width": width, "height": 900})
         form.emulate_media(color_scheme=scheme)
-        for plot in form.locator(".plot").all():
-            plot.scroll_into_view_if_needed()
-            plot.locator(".main-svg").first.wait_for()
         assert serious(form) == []
         assert form.evaluate("document.documentElement.scrollWidth") <= width
     form.set_viewport_size({"width": 1440, "height": 900})

@@ -18,6 +18,8 @@ let stopListening = () => {};
 let wanted = true; // something happened since the last look
 let looking = false;
 let slow_ms = 0;
+let changing = 0; // changes under way
+let n_changes = 0; // begun and ended so far: a state that was asked for before one of them is old
 
 const say = (text) => {
   $("say").textContent = text;
@@ -48,7 +50,7 @@ const controls = () => {
   if (!state || !me) return;
   const may = me.role === "operator";
   for (const one of document.querySelectorAll("#modes input")) {
-    if (!$("sure").open) one.checked = one.value === state.mode;
+    if (!$("sure").open && !changing) one.checked = one.value === state.mode;
     one.disabled = !may;
   }
   $("pause").disabled = $("kill").disabled = !may;
@@ -106,12 +108,15 @@ const look = async () => {
     now.health = await ask("/health");
     if (wanted || late || (now.trouble && !now.state)) {
       wanted = false;
-      now.state = await ask("/api/v1/state");
+      const before = n_changes;
+      const state = await ask("/api/v1/state");
+      if (before === n_changes) now.state = state;
+      else wanted = true;
       if (!now.past) {
         const [queue, plan] = await Promise.all([ask("/api/v1/queue?limit=50"), ask("/api/v1/plans/last?eventful=true")]);
         if (!now.past) {
           drawQueue(queue.n_queued, queue.jobs, queue.time_s);
-          drawDecision(plan, now.state.mode);
+          drawDecision(plan, state.mode);
         }
       }
       travel.reach(await ask("/api/v1/journal/span"));
@@ -193,10 +198,21 @@ $("sure-form").addEventListener("submit", (event) => {
   $("sure").close(event.submitter?.value ?? "no");
 });
 
+const send = async (path, wish) => {
+  changing += 1;
+  n_changes += 1;
+  try {
+    return await ask(path, wish);
+  } finally {
+    changing -= 1;
+    n_changes += 1;
+  }
+};
+
 const change = async (path, wish, done) => {
   $("alert").textContent = "";
   try {
-    const answer = await ask(path, wish);
+    const answer = await send(path, wish);
     Object.assign(now.state, answer);
     say(done);
     wanted = true;

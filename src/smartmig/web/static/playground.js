@@ -35,7 +35,7 @@ const failed = (error) => {
 
 const shown = () => now.runs.find((run) => run.id === now.shown) ?? null;
 
-const took = (run) => (run.ended_s ? ` It took ${span(run.ended_s - run.began_s)}.` : "");
+const took = (run) => (run.ended_s ? ` It ${run.status === "done" ? "took" : "had run for"} ${span(run.ended_s - run.began_s)}.` : "");
 
 const begins = (text) => `${text.slice(0, 1).toUpperCase()}${text.slice(1)}`;
 
