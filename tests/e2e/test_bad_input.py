@@ -256,6 +256,7 @@ SENTENCES = [
     Bad("generate day --multiplier 1 -o gone/day.csv", r"gone/day\.csv: cannot write: No such file or directory"),
     Bad("generate day --multiplier 1 -o folder", "folder: cannot write: it is a folder"),
     Bad(f"{SIMULATE} --report folder", "folder: cannot write: it is a folder"),
+    Bad("train placement -o /proc/mine.npz", r"/proc/mine\.npz: cannot write: No such file or directory"),
     Bad(f"{SIMULATE} --report good.csv/page.html", r"good\.csv/page\.html: cannot write"),
     Bad("compare --report good.csv/page.html", r"good\.csv/page\.html: cannot write"),
     Bad("reproduce s3-fig4 --figure good.csv/page.html", r"good\.csv/page\.html: cannot write"),

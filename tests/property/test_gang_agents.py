@@ -46,7 +46,7 @@ def policy(name: str, guard_s: float = 50.0, pause_s: float = 10.0, spread: bool
 
 
 @given(world=gang_worlds(), number=st.integers(0, N_POLICIES - 1), guard_s=st.sampled_from([5.0, 50.0, 1e9]))
-@hypothesis_settings(max_examples=150)
+@hypothesis_settings(max_examples=60)
 def test_agents__kernel_equals_plain_twin(agents: list[str], world: World, number: int, guard_s: float) -> None:
     who = policy(agents[number], guard_s)
     fast, plain = simulate(*world, who), simulate_plainly(*world, who)
@@ -64,7 +64,7 @@ def test_agents__kernel_equals_plain_twin(agents: list[str], world: World, numbe
     pause_s=st.sampled_from([0.0, 3.0, 20.0]),
     spread=st.booleans(),
 )
-@hypothesis_settings(max_examples=200)
+@hypothesis_settings(max_examples=80)
 def test_guard__bounds_extra_waiting(
     agents: list[str], world: World, number: int, guard_s: float, pause_s: float, spread: bool
 ) -> None:

@@ -48,7 +48,7 @@ def assert_same(fast: GangRun, plain: GangRun) -> None:
 
 @pytest.mark.parametrize(("selections", "allocation"), ENGINES)
 @given(data=st.data(), world=gang_worlds(), backfill=st.sampled_from(Backfill), spread=st.booleans())
-@hypothesis_settings(max_examples=150)
+@hypothesis_settings(max_examples=60)
 def test_gang_kernel__equals_reference(
     selections: tuple[str, ...],
     allocation: str,
@@ -90,7 +90,7 @@ class LargestThatFits(Ordered):
 
 
 @given(world=gang_worlds(), backfill=st.sampled_from([Backfill.none, Backfill.easy]))
-@hypothesis_settings(max_examples=100)
+@hypothesis_settings(max_examples=60)
 def test_gang_kernel__equals_reference_for_a_rule_that_picks(
     world: tuple[GangJobs, NodeCluster], backfill: Backfill
 ) -> None:

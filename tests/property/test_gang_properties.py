@@ -38,7 +38,7 @@ def moments(run: GangRun) -> np.ndarray:
 
 
 @given(world=gang_worlds(), policy=policies)
-@hypothesis_settings(max_examples=150)
+@hypothesis_settings(max_examples=60)
 def test_gang_run__gives_no_gpu_twice(world: World, policy: GangPolicy) -> None:
     jobs, cluster = world
     run = simulate(jobs, cluster, policy)
@@ -50,7 +50,7 @@ def test_gang_run__gives_no_gpu_twice(world: World, policy: GangPolicy) -> None:
 
 
 @given(world=gang_worlds(), policy=policies)
-@hypothesis_settings(max_examples=150)
+@hypothesis_settings(max_examples=60)
 def test_gang_run__loses_no_job_and_starts_all_its_gpus_together(world: World, policy: GangPolicy) -> None:
     jobs, cluster = world
     run = simulate(jobs, cluster, policy)
@@ -77,7 +77,7 @@ def test_gang_run__loses_no_job_and_starts_all_its_gpus_together(world: World, p
 
 
 @given(world=gang_worlds(), policy=policies)
-@hypothesis_settings(max_examples=100)
+@hypothesis_settings(max_examples=60)
 def test_gang_run__starts_nothing_on_nodes_that_are_away(world: World, policy: GangPolicy) -> None:
     jobs, cluster = world
     s = simulate(jobs, cluster, policy).stretches
@@ -89,7 +89,7 @@ def test_gang_run__starts_nothing_on_nodes_that_are_away(world: World, policy: G
 
 
 @given(world=gang_worlds(away=False), allocation=st.sampled_from(["best-fit", "topology-aware"]), spread=st.booleans())
-@hypothesis_settings(max_examples=200)
+@hypothesis_settings(max_examples=80)
 def test_easy__never_delays_the_job_with_the_reservation(world: World, allocation: str, spread: bool) -> None:
     # In order of submission nobody comes before a job that has once been promised a start.
     run = simulate(*world, gang_policy("fcfs", allocation, "easy", spread))
@@ -103,7 +103,7 @@ def test_easy__never_delays_the_job_with_the_reservation(world: World, allocatio
     allocation=st.sampled_from(["best-fit", "topology-aware"]),
     spread=st.booleans(),
 )
-@hypothesis_settings(max_examples=200)
+@hypothesis_settings(max_examples=80)
 def test_conservative__never_delays_anyone(world: World, selection: str, allocation: str, spread: bool) -> None:
     allocation = "best-fit" if selection == "wfp" else allocation
     run = simulate(*world, gang_policy(selection, allocation, "conservative", spread))
@@ -142,7 +142,7 @@ def decisions(run: GangRun, before_s: float) -> list[tuple[float, ...]]:
 
 
 @given(world=gang_worlds(), policy=policies)
-@hypothesis_settings(max_examples=100)
+@hypothesis_settings(max_examples=60)
 def test_gang_metrics__agree_with_a_look_at_every_moment(world: World, policy: GangPolicy) -> None:
     jobs, cluster = world
     run = simulate(jobs, cluster, policy)

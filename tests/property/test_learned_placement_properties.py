@@ -38,7 +38,7 @@ class Drawn(Learned):
 
 
 @given(worlds(), st.sampled_from([Static(), SliceCount()]), st.integers(0, 1 << 30), st.sampled_from([0.1, 1.0, 5.0]))
-@hypothesis_settings(max_examples=150)
+@hypothesis_settings(max_examples=60)
 def test_learned__any_weights_on_any_cluster_finish_every_job(
     setting: tuple[Jobs, Cluster, Settings], rule: RepartitionRule, seed: int, spread: float
 ) -> None:

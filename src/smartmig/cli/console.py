@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,14 +33,14 @@ def log(text: str) -> None:
 
 def prepare_place(path: Path) -> None:
     """Make the folder of a report before the long work, so that a place that cannot be written is refused now."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{path}: cannot write: {error.strerror}") from None
     if path.is_dir():
         raise InputError(f"{path}: cannot write: it is a folder")
-    if not os.access(path.parent, os.W_OK):
-        raise InputError(f"{path}: cannot write: no permission")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise InputError(f"{path}: cannot write: {error.strerror}") from None
 
 
 def print_json(value: Any) -> None:

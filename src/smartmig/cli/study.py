@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -39,11 +40,13 @@ def study(
     multiplier: Annotated[float, typer.Option(help="Load of the days (20 for 8 GPUs).")] = 20.0,
     seed: Annotated[int, typer.Option(min=0, help="Of everything drawn.")] = 0,
     figure: Annotated[Path | None, typer.Option(help="Where the picture goes; default out/study-<what>.html.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Do not train again what an earlier run has.")] = False,
     json_output: Json = False,
 ) -> None:
     """Train MaskablePPO as S1 does, with one thing changed at a time, or other algorithms on the same budget.
 
-    Needs stable-baselines3 and sb3-contrib. Every variant runs on the same test days, without preemption.
+    Needs stable-baselines3 and sb3-contrib. Every variant runs on the same test days, without preemption. What is
+    trained lies in a folder beside the picture, for --resume.
     """
     with needs_torch("sb3"):
         from smartmig.train.stepwise import train_placer
@@ -53,8 +56,12 @@ def study(
     cluster = Cluster(cards, parse_layouts(layouts, cards, "--layouts"))
     variants = (ablations if what is Study.ablations else algorithms)(steps, seed)
     shares = (0.25, 0.5) if what is Study.algorithms else ()
+    kept = path.with_suffix(".trained")
+    if not resume:
+        shutil.rmtree(kept, ignore_errors=True)
+    kept.mkdir(exist_ok=True)
     with progress_bar() as tell:
-        rows = run_study(train_placer, cluster, variants, days, multiplier, tell, shares)
+        rows = run_study(train_placer, cluster, variants, days, multiplier, tell, shares, kept)
     cells = [_cells(row) for row in rows]
     _draw(path, what, rows, cells, days)
     if json_output:

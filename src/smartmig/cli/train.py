@@ -315,7 +315,7 @@ class TrainingRun:
 
     def go(self, prepare: Callable[[Told], None] | None, export: Callable[[], None]) -> None:
         """`prepare` comes before the rounds, `export` after them, whether they are all done or not."""
-        with _interruptible() as self.stopped, progress_bar() as tell:
+        with interruptible() as self.stopped, progress_bar() as tell:
             if prepare is not None:
                 prepare(lambda what, done, of, how: tell(f"{what} {how}", done, of))
             self._rounds(tell)
@@ -353,7 +353,7 @@ class TrainingRun:
 
 
 @contextmanager
-def _interruptible() -> Iterator[list[int]]:
+def interruptible() -> Iterator[list[int]]:
     """Ctrl-C asks to stop after the update under way; twice stops at once."""
     asked: list[int] = []
 

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from smartmig.cli.console import Json, output, prepare_place, print_json, progress_bar
+from smartmig.cli import STOPPED
+from smartmig.cli.console import Json, log, output, prepare_place, print_json, progress_bar
 from smartmig.cli.options import Gpus, Layouts, with_flags
-from smartmig.cli.train import Multiplier, Output, Slack, needs_torch, training_command
+from smartmig.cli.train import Multiplier, Output, Resume, Slack, interruptible, needs_torch, training_command
 from smartmig.hardware.cluster import parse_gpus, parse_layouts
 from smartmig.metrics.objective import minutes, watt_minutes
 from smartmig.sim.mig.run import Cluster
@@ -29,11 +30,13 @@ def steps(
     multiplier: Multiplier = 20.0,
     deadline: Slack = "2:4",
     validation_days: Annotated[int, typer.Option(min=2, help="Days the result is told of.")] = 20,
+    resume: Resume = False,
     json_output: Json = False,
 ) -> None:
     """Train a policy that places one job a step, as S1 does, by MaskablePPO, and tell how it does.
 
-    For comparison: `train placement` makes a better one in less time. Needs stable-baselines3 and sb3-contrib.
+    For comparison: `train placement` makes a better one in less time. Needs stable-baselines3 and sb3-contrib. A
+    checkpoint lies beside the output (.ckpt); Ctrl-C keeps it.
     """
     with needs_torch("sb3"):
         from smartmig.train.stepwise import train_placer
@@ -41,10 +44,21 @@ def steps(
     cards = parse_gpus(gpus, "--gpus")
     day = DiurnalDay(multiplier=multiplier, deadline=parse_deadline(deadline, "--deadline"))
     cluster = Cluster(cards, None if layouts is None else parse_layouts(layouts, cards, "--layouts"))
-    with progress_bar() as tell:
-        [(_, found)] = train_placer(
-            cluster, day.jobs, settings, lambda done: tell("placings learned from", done, settings.steps)
+    checkpoint = to.with_suffix(".ckpt")
+    with interruptible() as stopped, progress_bar() as tell:
+        kept = train_placer(
+            cluster,
+            day.jobs,
+            settings,
+            lambda done: tell("placings learned from", done, settings.steps),
+            checkpoint=checkpoint,
+            resume=resume,
+            stop=lambda: stopped,
         )
+    if not kept:
+        log(f"stopped; --resume goes on from {checkpoint}")
+        raise SystemExit(STOPPED)
+    [(_, found)] = kept
     write_placer(to, replace(found, command=training_command()))
     played = found.run(cluster, [day.jobs(VALIDATION_FIRST + at) for at in range(validation_days)])
     row = {

@@ -11,8 +11,6 @@ in the noise of jobs that ran for seconds, and nothing an agent could know.
 
 from __future__ import annotations
 
-import copy
-import io
 import os
 import time
 from collections.abc import Callable
@@ -23,7 +21,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from smartmig.atomic import atomic_write
 from smartmig.errors import InputError
 from smartmig.hardware.nodes import NodeCluster
 from smartmig.policy import gang_encoding
@@ -48,6 +45,7 @@ from smartmig.sim.gang.batch import Stretches, Tape, cost_to_go
 from smartmig.sim.gang.run import simulate
 from smartmig.sim.gang.world import Backfill, GangPolicy
 from smartmig.train.gang_network import GangNet, choice_log_probability
+from smartmig.train.ppo import read_checkpoint, write_checkpoint
 from smartmig.train.run_times import fit_jobs, write_run_times
 from smartmig.train.settings import GangTraining
 from smartmig.types import Floats, GangJobs
@@ -170,6 +168,7 @@ class GangTrainer:
         self.search = self._stretches(self.whole)
         self.judges: dict[int, Judge] = {}
         validation = [tuning(seed) for seed in range(training.validation_seeds)]
+        validation += [squeezed(one, training.heavy) for one in validation]
         self.validation = self._stretches(validation)
         self.validators = [self._judge(one) for one in validation]
         self.rng = np.random.default_rng(training.seed)
@@ -306,7 +305,7 @@ class GangTrainer:
         }
 
     def _validate(self, weights: Floats) -> float:
-        which = range(self.training.validation_seeds)
+        which = range(len(self.validators))
         waits = self.validation.waits(which, [weights] * len(which))
         score = float(np.mean([judge.score(wait_s) for judge, wait_s in zip(self.validators, waits, strict=True)]))
         if score < self.best_score:
@@ -315,7 +314,6 @@ class GangTrainer:
 
     def save(self, path: Path) -> None:
         """A checkpoint, written atomically."""
-        buffer = io.BytesIO()
         state = {
             "training": asdict(self.training),
             "net": self.net.state_dict(),
@@ -327,22 +325,11 @@ class GangTrainer:
             "arrays": {name: torch.tensor(getattr(self, name)) for name in ("mean", "spread", "best", "smooth")},
             "curve": self.curve,
         }
-        torch.save(copy.deepcopy(state), buffer)
-        with atomic_write(path, "wb") as file:
-            file.write(buffer.getvalue())
+        write_checkpoint(path, state)
 
     def load(self, path: Path) -> None:
         """Go on from a checkpoint of the same training; raises `InputError` for another's."""
-        try:
-            state = torch.load(io.BytesIO(path.read_bytes()), weights_only=True)
-            theirs = {**state["training"], "updates": self.training.updates}
-        except OSError as error:
-            raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
-        except Exception as error:
-            raise InputError(f"{path}: not a checkpoint of this trainer ({type(error).__name__})") from None
-        for name, ours in asdict(self.training).items():
-            if theirs.get(name) != ours:
-                raise InputError(f"{path}: was trained with {name} {theirs.get(name)}, asked is {ours}")
+        state = read_checkpoint(path, "cpu", asdict(self.training), may_differ="updates")
         self.net.load_state_dict(state["net"])
         self.optimiser.load_state_dict(state["optimiser"])
         self.rng.bit_generator.state = state["rng"]

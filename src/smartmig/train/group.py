@@ -7,7 +7,6 @@ lane earned from there on less the mean of the group at the same step, in units 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -32,43 +31,51 @@ class Restarts(Protocol):
 
     rng: np.random.Generator
 
-    def reset(self) -> Any: ...
-
     def begin(self, lane: int) -> None: ...
 
 
-def train_group(
-    lanes: Lanes, days: Restarts, settings: StepTraining, tell: Callable[[int, Any], None]
-) -> torch.nn.Sequential:
-    """Lanes are taken in groups of `settings.siblings`; `tell` hears the steps done and the network."""
-    n, size = lanes.n_lanes, min(settings.siblings, lanes.n_lanes)
-    groups = [slice(at, min(at + size, n)) for at in range(0, n, size)]
-    widths = [lanes.n_seen, *settings.widths, lanes.n_actions]
-    parts: list[torch.nn.Module] = []
-    for inward, outward in itertools.pairwise(widths):
-        parts += [torch.nn.Linear(inward, outward), torch.nn.Tanh()]
-    network = torch.nn.Sequential(*parts[:-1])
-    optimiser = torch.optim.Adam(network.parameters(), lr=settings.learning_rate)
-    n_steps = max(2, min(settings.update_steps, settings.steps) // n)
-    days.reset()
-    done_steps = 0
-    while done_steps < settings.steps:
-        tell(done_steps, network)
-        rate, entropy = settings.at(done_steps)
-        for option in optimiser.param_groups:
+class GroupLearner:
+    """Lanes are taken in groups of `settings.siblings`."""
+
+    def __init__(self, lanes: Lanes, days: Restarts, settings: StepTraining) -> None:
+        self.lanes, self.days, self.settings = lanes, days, settings
+        n, size = lanes.n_lanes, min(settings.siblings, lanes.n_lanes)
+        self.groups = [slice(at, min(at + size, n)) for at in range(0, n, size)]
+        widths = [lanes.n_seen, *settings.widths, lanes.n_actions]
+        parts: list[torch.nn.Module] = []
+        for inward, outward in itertools.pairwise(widths):
+            parts += [torch.nn.Linear(inward, outward), torch.nn.Tanh()]
+        self.network = torch.nn.Sequential(*parts[:-1])
+        self.optimiser = torch.optim.Adam(self.network.parameters(), lr=settings.learning_rate)
+        self.n_steps = max(2, min(settings.update_steps, settings.steps) // n)
+        self.steps = 0
+
+    def update(self) -> None:
+        """Play on for a while, then learn from it."""
+        rate, entropy = self.settings.at(self.steps)
+        for option in self.optimiser.param_groups:
             option["lr"] = rate
-        for group in groups:
+        lanes, days = self.lanes, self.days
+        for group in self.groups:
             share_state(lanes, int(days.rng.integers(group.start, group.stop)), group)
-        seen, masks, actions, rewards, alive = _play(lanes, network, n_steps)
-        for group in groups:
+        seen, masks, actions, rewards, alive = _play(lanes, self.network, self.n_steps)
+        for group in self.groups:
             if not alive[-1, group].all():  # a day that has ended in one lane is over for its siblings
                 days.begin(group.start)
                 share_state(lanes, group.start, group)
-        advantage = group_advantage(rewards, groups, settings.gamma)
+        advantage = group_advantage(rewards, self.groups, self.settings.gamma)
         counts = alive[:-1]
-        _improve(network, optimiser, settings, entropy, seen[counts], masks[counts], actions[counts], advantage[counts])
-        done_steps += n_steps * n
-    return network
+        lesson = seen[counts], masks[counts], actions[counts], advantage[counts]
+        _improve(self.network, self.optimiser, self.settings, entropy, *lesson)
+        self.steps += self.n_steps * lanes.n_lanes
+
+    def state(self) -> dict[str, Any]:
+        return {"network": self.network.state_dict(), "optimiser": self.optimiser.state_dict()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.network.load_state_dict(state["network"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.steps = state["steps"]
 
 
 def group_advantage(rewards: Any, groups: list[slice], gamma: float) -> Any:

@@ -245,11 +245,11 @@ def write_checkpoint(path: Path, state: dict[str, Any]) -> None:
         file.write(buffer.getvalue())
 
 
-def read_checkpoint(path: Path, device: str, settings: dict[str, Any], may_differ: str) -> dict[str, Any]:
+def read_checkpoint(path: Path, device: str, settings: dict[str, Any], may_differ: str = "") -> dict[str, Any]:
     """A checkpoint of a training with the same settings, but for one; raises `InputError` for another's."""
     try:
         state: dict[str, Any] = torch.load(io.BytesIO(path.read_bytes()), map_location=device, weights_only=True)
-        theirs = {**state["training"], may_differ: settings[may_differ]}
+        theirs = {**state["training"], may_differ: settings.get(may_differ)}
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
     except Exception as error:

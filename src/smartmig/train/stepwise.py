@@ -6,8 +6,11 @@ this way (see `placement.py`): this is what it is compared with.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,12 +22,14 @@ from stable_baselines3.common.vec_env import VecEnv
 from smartmig.errors import InputError
 from smartmig.sim.mig.lanes import Lanes
 from smartmig.sim.mig.run import Cluster
-from smartmig.train.group import train_group
+from smartmig.train.group import GroupLearner
 from smartmig.train.placer import Layers, Placer
+from smartmig.train.ppo import read_checkpoint, write_checkpoint
 from smartmig.train.settings import StepTraining
 from smartmig.types import Ints, Jobs
 from smartmig.workload.seeds import TRAINING_FIRST
 
+CHECKPOINT_EVERY_S = 30.0
 NO_CLIP = 1e6
 """where the divergence alone says how far an update goes"""
 
@@ -33,18 +38,33 @@ Told = Callable[[int], None]
 
 
 class Course:
-    """How far a training is, and the policies it had on the way."""
+    """How far a training is, the policies it had on the way, and its checkpoint."""
 
-    def __init__(self, settings: StepTraining, tell: Told, keep_at: Sequence[int]) -> None:
-        self.settings, self.tell = settings, tell
+    def __init__(
+        self,
+        settings: StepTraining,
+        tell: Told,
+        keep_at: Sequence[int],
+        checkpoint: Path | None,
+        stop: Callable[[], Any],
+    ) -> None:
+        self.settings, self.tell, self.checkpoint, self.stop = settings, tell, checkpoint, stop
         self.keep_at = sorted(step for step in keep_at if step < settings.steps)
         self.kept: list[tuple[int, Placer]] = []
-        self.begun_s = time.perf_counter()
+        self.stopped = False
+        self.begun_s = self.saved_s = time.perf_counter()
 
-    def reached(self, steps: int, layers: Callable[[], Layers]) -> None:
+    def reached(self, steps: int, layers: Callable[[], Layers], state: Callable[[], dict[str, Any]] | None) -> None:
+        """Between two updates. `state`: what the learner has beside its days, None where it cannot be stopped."""
         self.tell(min(steps, self.settings.steps))
         while self.keep_at and steps >= self.keep_at[0]:
             self.keep(self.keep_at.pop(0), layers())
+        self.stopped = bool(self.stop()) and steps < self.settings.steps
+        now_s = time.perf_counter()
+        if self.checkpoint and state and (self.stopped or now_s - self.saved_s > CHECKPOINT_EVERY_S):
+            self.saved_s = now_s
+            own = {"training": asdict(self.settings), "steps": steps, "spent_s": now_s - self.begun_s}
+            write_checkpoint(self.checkpoint, {**own, **state()})
 
     def keep(self, steps: int, layers: Layers) -> None:
         self.kept.append((steps, Placer(layers, self.settings, time.perf_counter() - self.begun_s)))
@@ -78,6 +98,25 @@ class LaneEnv(VecEnv):
     def begin(self, lane: int) -> None:
         self.lanes.begin(lane, self.pool[int(self.rng.integers(len(self.pool)))])
         self.lanes.look([lane])
+
+    def state(self) -> dict[str, Any]:
+        """Everything that moves and every source of chance, for a checkpoint."""
+        room, arrays = self.lanes.under_way()
+        drawn: Any = np.random.get_state(legacy=False)
+        return {
+            "room": room,
+            "lanes": [torch.tensor(array) for array in arrays],
+            "days_drawn": json.dumps(self.rng.bit_generator.state),
+            "numpy": [torch.tensor(drawn["state"]["key"].astype(np.int64)), drawn["state"]["pos"]],
+            "torch": torch.get_rng_state(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.lanes.go_on(state["room"], [array.numpy() for array in state["lanes"]])
+        self.rng.bit_generator.state = json.loads(state["days_drawn"])
+        keys, at = state["numpy"]
+        np.random.set_state(("MT19937", keys.numpy().astype(np.uint32), at, 0, 0.0))
+        torch.set_rng_state(state["torch"])
 
     def step_async(self, actions: Any) -> None:
         self.actions = np.asarray(actions)
@@ -115,19 +154,23 @@ class LaneEnv(VecEnv):
 
 
 class Schedule(BaseCallback):
-    """Lowers the entropy's weight as training goes on."""
+    """Lowers the entropy's weight as training goes on, and stops it when asked to."""
 
-    def __init__(self, course: Course, layers: Callable[[Any], Layers]) -> None:
+    def __init__(
+        self, course: Course, layers: Callable[[Any], Layers], state: Callable[[Any], dict[str, Any]] | None = None
+    ) -> None:
         super().__init__()
-        self.course, self.layers = course, layers
+        self.course, self.layers, self.state = course, layers, state
 
     def _on_step(self) -> bool:
-        return True
+        return not self.course.stopped
 
     def _on_rollout_start(self) -> None:
         if hasattr(self.model, "ent_coef"):
             self.model.ent_coef = self.course.settings.at(self.num_timesteps)[1]
-        self.course.reached(self.num_timesteps, lambda: self.layers(self.model))
+        state = self.state
+        kept = None if state is None else lambda: state(self.model)
+        self.course.reached(self.num_timesteps, lambda: self.layers(self.model), kept)
 
 
 def train_placer(
@@ -136,28 +179,54 @@ def train_placer(
     settings: StepTraining,
     tell: Told = lambda _: None,
     keep_at: Sequence[int] = (),
+    checkpoint: Path | None = None,
+    resume: bool = False,
+    stop: Callable[[], Any] = lambda: False,
 ) -> list[tuple[int, Placer]]:
     """Learn on training days; the policies after `keep_at` steps and at the end, with the number of steps.
 
-    Raises `InputError` where sb3-contrib is missing.
+    Asked to `stop` it writes the checkpoint after the update under way and returns nothing; with `resume` it goes on
+    from there, to the same policy as if it had not been stopped. Raises `InputError` where sb3-contrib is missing.
     """
+    if settings.algorithm == "dqn" and resume:
+        raise InputError("--resume: dqn keeps no checkpoint (all it learns from is in memory)")
     torch.manual_seed(settings.seed)
     knobs: dict[str, Any] = {"observation": settings.observation, "reward": settings.reward, "wait": settings.wait}
     days = LaneEnv(Lanes(cluster, settings.lanes, **knobs), jobs, settings)
     days.lanes.begin(0, days.pool[0])
     days.lanes.look([0])  # compiles, which is no part of the training
-    course = Course(settings, tell, keep_at)
-    learn = {"grpo": _grpo, "dqn": _dqn}.get(settings.algorithm, _ppo)
-    course.keep(settings.steps, learn(days, settings, course))
+    before = None
+    if resume:
+        assert checkpoint is not None
+        before = read_checkpoint(checkpoint, "cpu", asdict(settings))
+    course = Course(settings, tell, keep_at, checkpoint, stop)
+    if before is not None:
+        course.begun_s -= before["spent_s"]
+    if settings.algorithm == "dqn":
+        layers = _dqn(days, settings, course)
+    else:
+        layers = (_grpo if settings.algorithm == "grpo" else _ppo)(days, settings, course, before)
+    if course.stopped:
+        return []
+    course.keep(settings.steps, layers)
     return course.kept
 
 
-def _grpo(days: LaneEnv, settings: StepTraining, course: Course) -> Layers:
-    network = train_group(days.lanes, days, settings, lambda steps, net: course.reached(steps, lambda: linear(net)))
-    return linear(network)
+def _grpo(days: LaneEnv, settings: StepTraining, course: Course, before: dict[str, Any] | None) -> Layers:
+    learner = GroupLearner(days.lanes, days, settings)
+    if before is None:
+        days.reset()
+    else:
+        days.restore(before)
+        learner.restore(before)
+    while learner.steps < settings.steps and not course.stopped:
+        course.reached(learner.steps, lambda: linear(learner.network), lambda: {**days.state(), **learner.state()})
+        if not course.stopped:
+            learner.update()
+    return linear(learner.network)
 
 
-def _ppo(days: LaneEnv, settings: StepTraining, course: Course) -> Layers:
+def _ppo(days: LaneEnv, settings: StepTraining, course: Course, before: dict[str, Any] | None) -> Layers:
     try:
         from sb3_contrib import MaskablePPO
     except ModuleNotFoundError:
@@ -179,7 +248,25 @@ def _ppo(days: LaneEnv, settings: StepTraining, course: Course) -> Layers:
         seed=settings.seed,
         device="cpu",
     )
-    model.learn(settings.steps, callback=Schedule(course, _actor))
+    if before is not None:
+        days.restore(before)
+        model.policy.load_state_dict(before["policy"])
+        model.policy.optimizer.load_state_dict(before["optimizer"])
+        model.num_timesteps = before["steps"]
+        model._last_obs = before["seen"].numpy()
+        model._last_episode_starts = before["begun"].numpy()
+
+    def state(model: Any) -> dict[str, Any]:
+        return {
+            **days.state(),
+            "policy": model.policy.state_dict(),
+            "optimizer": model.policy.optimizer.state_dict(),
+            "seen": torch.tensor(model._last_obs),
+            "begun": torch.tensor(model._last_episode_starts),
+        }
+
+    left = settings.steps - model.num_timesteps
+    model.learn(left, callback=Schedule(course, _actor, state), reset_num_timesteps=before is None)
     return _actor(model)
 
 

@@ -5,8 +5,10 @@ Every variant is trained on the same budget of placings and run on the same test
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from smartmig.metrics.statistics import Estimate, estimate
 from smartmig.metrics.summary import Summary, summarise
@@ -14,7 +16,7 @@ from smartmig.policy.placement.largest_first import LargestFirst
 from smartmig.policy.repartition.static import Static
 from smartmig.sim.mig.run import Cluster, Policy, simulate
 from smartmig.sim.mig.world import Settings
-from smartmig.train.placer import Placer
+from smartmig.train.placer import Placer, read_placer, write_placer
 from smartmig.train.settings import StepTraining
 from smartmig.types import Jobs
 from smartmig.workload.diurnal import DiurnalDay
@@ -101,8 +103,12 @@ def run_study(
     multiplier: float,
     tell: Told,
     shares: Sequence[float] = (),
+    kept: Path | None = None,
 ) -> list[Row]:
-    """Train every variant, run each on the test days; `shares`: of the budget, where policies on the way count too."""
+    """Train every variant, run each on the test days; `shares`: of the budget, where policies on the way count too.
+
+    `kept`: a folder for what was trained. What lies there already is not trained again.
+    """
     rows: list[Row] = []
     total = sum(variant.settings.steps for variant in variants)
     before = 0
@@ -117,11 +123,32 @@ def run_study(
         def told(steps: int, name: str = variant.label, before: int = before) -> None:
             tell(f"placings learned from ({name})", before + steps, total)
 
-        keep_at = [round(share * variant.settings.steps) for share in shares]
-        for steps, placer in train(cluster, day.jobs, variant.settings, told, keep_at):
+        stages = [*(round(share * variant.settings.steps) for share in shares), variant.settings.steps]
+        for steps, placer in _trained(train, cluster, day, variant.settings, told, stages, kept):
             played = placer.run(cluster, jobs)
             days, earned = [one.summary for one in played], [one.earned for one in played]
             rows.append(Row(variant.group, variant.label, steps, placer.train_s, days, earned))
         before += variant.settings.steps
     tell("placings learned from", total, total)
     return rows
+
+
+def _trained(
+    train: Trainer,
+    cluster: Cluster,
+    day: DiurnalDay,
+    settings: StepTraining,
+    told: Callable[[int], None],
+    stages: Sequence[int],
+    kept: Path | None,
+) -> list[tuple[int, Placer]]:
+    """The policies at each stage of a training, from their files where they have some."""
+    if kept is None:
+        return train(cluster, day.jobs, settings, told, stages[:-1])
+    about = repr((cluster, day, settings))
+    paths = {steps: kept / f"{hashlib.sha256(about.encode()).hexdigest()[:16]}-{steps}.npz" for steps in stages}
+    if not all(path.exists() for path in paths.values()):
+        for steps, placer in train(cluster, day.jobs, settings, told, stages[:-1]):
+            write_placer(paths[steps], placer)
+    # From the files even if just written: half the precision, whether it was interrupted or not.
+    return [(steps, read_placer(path)) for steps, path in paths.items()]

@@ -1,4 +1,4 @@
-"""Mean field: small clusters do their work however restless the policy is."""
+"""Mean field: which GPUs move, and small clusters do their work however restless the policy is."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from smartmig.hardware.cluster import parse_gpus
+from smartmig.hardware.cuts import CutTable
 from smartmig.policy.placement.shortest_work import ShortestWork
-from smartmig.policy.repartition.mean_field import MeanField
-from smartmig.sim.mig.run import Cluster, Policy, simulate
-from smartmig.sim.mig.world import Settings
+from smartmig.policy.repartition.mean_field import MeanField, lost_slice_s, move_group
+from smartmig.policy.view import SLOTS, State, World
+from smartmig.sim.mig.run import Cluster, Policy, cuts_of, open_gpus, simulate
+from smartmig.sim.mig.world import Settings, build_world, fresh_state
 from smartmig.workload.diurnal import DiurnalDay
 
 
@@ -20,3 +22,36 @@ def test_control__never_re_cuts_so_often_that_nothing_runs(gpus: str, mode: Sett
     run = simulate(jobs, Cluster(parse_gpus(gpus)), Policy(ShortestWork(), MeanField()), mode)
     assert np.isfinite(run.finish_s).all()
     assert run.n_events < 1000 * len(jobs)
+
+
+def cluster_at_work(mode: Settings, ends_s: list[float]) -> tuple[World, State, CutTable]:
+    """Whole GPUs, each with a job that ends then."""
+    rule, cluster = ShortestWork(), Cluster(parse_gpus(f"{len(ends_s)}xa100-40gb"))
+    cuts = cuts_of(cluster, MeanField())
+    world = build_world(cuts, rule, mode, counted=True)
+    state = fresh_state(world, len(ends_s), cuts)
+    open_gpus(world, state, rule)
+    for gpu, end_s in enumerate(ends_s):
+        state.slot[gpu * SLOTS]["job"], state.slot[gpu * SLOTS]["end_s"] = gpu, end_s
+        state.gpu[gpu]["busy"] = 7
+    return world, state, cuts
+
+
+def test_move__takes_the_gpus_that_are_done_soonest() -> None:
+    world, state, cuts = cluster_at_work(Settings(preempt=False, drain=True), [500.0, 80.0, 300.0, 90.0])
+    whole, split = int(state.gpu[0]["config"]), len(cuts.configs) - 1
+    state.gpu["target"] = -1
+    assert lost_slice_s(world, state, 1, split) == 7 * 80.0
+    move_group(world, state, whole, split)
+    assert (state.gpu["target"] == split).tolist() == [False, True, False, False]  # an eighth is one GPU
+    state.slot[SLOTS]["job"] = -1
+    assert lost_slice_s(world, state, 1, split) == 0.0
+
+
+def test_move__takes_an_eighth_of_a_large_cluster_and_the_least_first() -> None:
+    world, state, cuts = cluster_at_work(Settings(preempt=False, drain=True), [1000.0 - at for at in range(64)])
+    state.gpu["target"] = -1
+    move_group(world, state, int(state.gpu[0]["config"]), len(cuts.configs) - 1)
+    moved = np.flatnonzero(state.gpu["target"] >= 0)
+    assert moved.size == 8
+    assert 63 in moved

@@ -17,7 +17,7 @@ from smartmig.train.group import group_advantage
 from smartmig.train.placer import Placer, read_placer, write_placer
 from smartmig.train.settings import StepTraining
 from smartmig.train.stepwise import train_placer
-from smartmig.train.study import ablations, algorithms, run_study
+from smartmig.train.study import Trainer, ablations, algorithms, run_study
 from smartmig.types import Jobs
 from smartmig.workload.poisson import FixedRate
 
@@ -57,6 +57,23 @@ def test_training__finds_the_slice_that_is_in_time(algorithm: str) -> None:
     assert max(day.summary.late_frac for day in played) < 0.15  # onto any free slice: seven in eight
 
 
+@pytest.mark.parametrize("algorithm", ["ppo", "grpo"])
+def test_training__goes_on_as_if_it_had_not_been_stopped(algorithm: str, tmp_path: Path) -> None:
+    settings = replace(SMALL, steps=2048, algorithm=algorithm)
+    [(_, whole)] = train_placer(cluster(), easy, settings)
+    asked = iter([False, False, True])
+    checkpoint = tmp_path / "mine.ckpt"
+    assert train_placer(cluster(), easy, settings, checkpoint=checkpoint, stop=lambda: next(asked)) == []
+    torch.manual_seed(5)
+    np.random.seed(5)
+    [(_, resumed)] = train_placer(cluster(), easy, settings, checkpoint=checkpoint, resume=True)
+    for (weights, bias), (their_weights, their_bias) in zip(whole.layers, resumed.layers, strict=True):
+        np.testing.assert_array_equal(weights, their_weights)
+        np.testing.assert_array_equal(bias, their_bias)
+    with pytest.raises(InputError, match="was trained with layers 32, asked is 16"):
+        train_placer(cluster(), easy, replace(settings, layers="16"), checkpoint=checkpoint, resume=True)
+
+
 def random_placer(settings: StepTraining, n_seen: int, n_actions: int) -> Placer:
     rng = np.random.default_rng(0)
     shapes = [(n_seen, 8), (8, n_actions)]
@@ -91,6 +108,19 @@ def test_advantage__is_against_the_siblings() -> None:
     assert found[:, 2:] == pytest.approx(np.zeros((2, 2)))
     assert found[:, 0] == pytest.approx(-found[:, 1])
     assert found[1, 1] == pytest.approx(2 * found[0, 1])
+
+
+def test_study__trains_nothing_again_that_it_has(tmp_path: Path) -> None:
+    [variant] = [replace(v, settings=replace(v.settings, layers="8", pool=1)) for v in ablations(256)[:1]]
+
+    def study(train: Trainer) -> list[float]:
+        rows = run_study(train, cluster(), [variant], 2, 0.2, lambda *_: None, kept=tmp_path)
+        return [day.et for row in rows for day in row.days]
+
+    def refuse(*_: object) -> list[tuple[int, Placer]]:
+        raise AssertionError("trained again")
+
+    assert study(train_placer) == study(refuse)
 
 
 def test_study__one_row_per_variant_beside_largest_first() -> None:

@@ -68,13 +68,47 @@ def control(world: World, jobs: JobArrays, state: State, knobs: Floats) -> None:
 
 @kernel
 def move_group(world: World, state: State, config: int, target: int) -> None:
-    """An eighth of the cluster, at least one GPU, goes from one configuration to another: the least busy ones."""
+    """An eighth of the cluster, at least one GPU, goes from one configuration to another: those that lose least.
+
+    The very least comes first; further ones within powers of two of it, so that no cluster has to be sorted.
+    """
     left = (world.n_gpus + GROUPS - 1) // GROUPS
-    for busy in range(SLOTS):
+    left = min(left, state.tally[AT_CONFIG + config])
+    limit = np.inf
+    for gpu in range(world.n_gpus):
+        if state.gpu[gpu].config == config:
+            loss = lost_slice_s(world, state, gpu, target) if world.drain else float(state.gpu[gpu].busy)
+            state.slot[gpu * SLOTS].booked_s = loss
+            limit = min(limit, loss)
+    while left > 0:
         for gpu in range(world.n_gpus):
-            if left > 0 and state.gpu[gpu].config == config and state.gpu[gpu].busy == busy:
+            if state.gpu[gpu].config != config or state.gpu[gpu].target == target:
+                continue
+            if left > 0 and state.slot[gpu * SLOTS].booked_s <= limit:
                 state.gpu[gpu].target = target
                 left -= 1
+        limit = max(1.0, 2.0 * limit)
+
+
+@kernel
+def lost_slice_s(world: World, state: State, gpu: int, config: int) -> float:
+    """Slice-seconds a drained GPU loses: instances that leave take no jobs until the last of them has ended its own."""
+    least = np.inf
+    for variant in range(world.config_cut.shape[1]):
+        cut = world.config_cut[config, variant]
+        if cut < 0:
+            break
+        n_leaving = 0
+        last_s = 0.0
+        for place in range(SLOTS):
+            slot = gpu * SLOTS + place
+            slice_class = state.slot[slot].slice_class
+            if slice_class >= 0 and slice_class != world.cut_class[cut, place]:
+                n_leaving += world.slice_class[slice_class].size
+                if state.slot[slot].job >= 0:
+                    last_s = max(last_s, state.slot[slot].end_s - state.now[0].time_s)
+        least = min(least, n_leaving * last_s)
+    return least
 
 
 @kernel
@@ -123,8 +157,8 @@ class MeanField:
     top: int = 1
     """entries of a row that are sampled from; training explores with 3, as S3 does, and 1 takes the likeliest"""
     grouped: bool = True
-    """one draw per configuration moves an eighth of the cluster, the least busy GPUs first; false: every GPU draws for
-    itself (S3), which re-cuts more than the matrix means whenever few GPUs draw"""
+    """one draw per configuration moves an eighth of the cluster, the GPUs that lose least first; false: every GPU draws
+    for itself (S3), which re-cuts more than the matrix means whenever few GPUs draw"""
     events_per_gpu: float = 0.125
     """events between two decisions, per GPU of the cluster: every event of eight GPUs (S3: every one, or every fifth),
     and events come as much faster as there are more GPUs"""

@@ -43,14 +43,14 @@ def pick(jobs: JobArrays, state: State, q: Questions, first: int, last: int, fit
     n = first
     for at in range(state.now[0].n_waiting):
         job = state.wait[at].job
-        if not jobs.spec[job].fits & fits:
-            continue
-        rank = jobs.spec[job].whole_s if by_work else jobs.spec[job].deadline_s
-        if n == last:
+        rank = jobs.spec[job].whole_s if by_work else state.wait[at].deadline_s
+        if n == last:  # most jobs end here, before anything of theirs but the queue's record is looked at
             worst = q.window[last - 1]
             worst_rank = jobs.spec[worst].whole_s if by_work else jobs.spec[worst].deadline_s
             if worst_rank < rank or (worst_rank == rank and worst < job):
                 continue
+        if not jobs.spec[job].fits & fits:
+            continue
         is_there = False
         for other in range(first):
             if q.window[other] == job:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,7 +110,7 @@ class Lanes:
         jobs, arrays, runs, bins = day
         n = len(jobs)
         if n > self._room:
-            self._make_room(n)
+            self._make_room(n, spare=n // 8)
         for stack, array in zip(self.jobs, arrays, strict=True):
             stack[lane, :n] = array
         fresh = self._fresh
@@ -164,6 +164,21 @@ class Lanes:
         """The state of one lane, as a view."""
         return State._make(stack[lane] for stack in self.states)
 
+    def under_way(self) -> tuple[int, list[NDArray[np.uint8]]]:
+        """Room for jobs, and all that moves, as bytes: what `go_on` needs to go on as if nothing had happened."""
+        return self._room, [np.frombuffer(array.tobytes(), dtype=np.uint8) for array in self._all()]
+
+    def go_on(self, room: int, arrays: Sequence[NDArray[np.uint8]]) -> None:
+        """The days themselves are not kept, so what has ended by then has no `summary`."""
+        self._room = 0
+        self._make_room(room, spare=0)
+        for array, kept in zip(self._all(), arrays, strict=True):
+            array[...] = np.frombuffer(kept.tobytes(), dtype=array.dtype).reshape(array.shape)
+
+    def _all(self) -> list[Any]:
+        stacks = [*self.jobs, *self.states, *self.questions]
+        return [*stacks, self.n_jobs, self._status, self._paid, self._owed]
+
     def summary(self, lane: int) -> Summary:
         """What a day that is over has cost."""
         jobs, n = self.day[lane], int(self.n_jobs[lane])
@@ -186,10 +201,10 @@ class Lanes:
         if (status[first:last] == STUCK).any():
             raise SimulationError("a job waits for a slice that is never free")
 
-    def _make_room(self, n_jobs: int) -> None:
+    def _make_room(self, n_jobs: int, spare: int) -> None:
         """Arrays for days of so many jobs; what is under way moves along."""
         before = (self.jobs, self.states, self.questions) if self._room else None
-        self._room = n_jobs = n_jobs + n_jobs // 8
+        self._room = n_jobs = n_jobs + spare
         n, n_classes = self.n_lanes, len(self.cuts.classes)
         self.jobs = JobArrays(
             np.zeros((n, n_jobs), dtype=JOB_SPEC),

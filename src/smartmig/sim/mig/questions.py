@@ -81,14 +81,14 @@ def mean_runs_min(jobs: Jobs) -> Floats:
 
 
 @kernel
-def count_queue(jobs: JobArrays, state: State, q: Questions) -> None:
+def count_queue(state: State, q: Questions) -> None:
     for row in range(1 + N_RUNS):
         for at in range(N_TIME):
             q.queue[row, at] = 0
     now_s = state.now[0].time_s
     for at in range(state.now[0].n_waiting):
         job = state.wait[at].job
-        q.queue[0, time_bin(jobs.spec[job].deadline_s - now_s)] += 1
+        q.queue[0, time_bin(state.wait[at].deadline_s - now_s)] += 1
         for run in range(N_RUNS):
             q.queue[1 + run, q.run_bin[job, run]] += 1
 
@@ -105,7 +105,7 @@ def see_as_s1(world: World, jobs: JobArrays, state: State, q: Questions) -> None
     job = q.window[0]
     seen = q.seen
     if q.open[0] == 1:  # within a pass the counts are kept up to date
-        count_queue(jobs, state, q)
+        count_queue(state, q)
         q.open[0] = 2
     to_deadline_s = jobs.spec[job].deadline_s - now_s
     whole_s = jobs.spec[job].whole_s
