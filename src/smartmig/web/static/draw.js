@@ -42,6 +42,11 @@ const draw = async (box) => {
       for (const [key, value] of Object.entries(phone.layout ?? {})) put(layout, key, value);
       for (const trace of figure.data) for (const [key, value] of Object.entries(phone.data ?? {})) put(trace, key, value);
     }
+    // What a report needs to draw single jobs on zooming in is of no use here.
+    if (layout.meta?.zoom) {
+      delete layout.meta.zoom;
+      if (!box.dataset.drawn) box.after(make("p", {class: "quiet", text: "Single jobs, on zooming in, are in the full report."}));
+    }
     box.replaceChildren();
     await Plotly.newPlot(box, figure.data, layout, {
       responsive: true, displaylogo: false, displayModeBar: narrow.matches ? false : "hover",
