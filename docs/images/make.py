@@ -76,7 +76,7 @@ def shoot_dashboard(folder: Path) -> None:
             page.wait_for_selector("#effect .bar", timeout=60_000)
             page.screenshot(path=HERE / "dashboard.png")
             page.goto(f"{url[1]}/playground")
-            page.click("#go", timeout=60_000)
+            page.click("#go:enabled", timeout=60_000)
             page.wait_for_selector(".plot .main-svg", timeout=600_000)
             page.wait_for_timeout(1000)
             page.screenshot(path=HERE / "playground.png")
