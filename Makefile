@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 RUN    := $(BIN)/smartmig
 
-.PHONY: demo test check bench install install-dev system-packages clean
+.PHONY: demo test check bench docs install install-dev system-packages clean
 
 demo: install
 	$(RUN) demo
@@ -33,6 +33,11 @@ check: install-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The site, to out/site: it opens from the disk and asks no network.
+docs: install-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "open out/site/index.html"
 
 bench: install-dev
 	$(BIN)/python -m bench

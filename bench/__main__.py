@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from bench import bounds, decision, engine, gang, live, placing, slurm, startup, traces
+from bench import bounds, decision, engine, gang, live, placing, report, slurm, startup, traces
 
-MODULES = (engine, startup, bounds, decision, placing, traces, gang, live, slurm)
+MODULES = (engine, startup, bounds, decision, placing, traces, gang, live, report, slurm)
 ALL = {name: benchmark for module in MODULES for name, benchmark in module.BENCHMARKS.items()}
 
 

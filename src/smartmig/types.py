@@ -141,6 +141,10 @@ class Run:
     """GPU-seconds in each configuration, by `<model>:<cut>`"""
     segments: Segments | None = None
     """every stretch a job ran, when recorded"""
+    instances: Segments | None = None
+    """every instance there was, `job` being -1, when recorded"""
+    cuts: Cuts | None = None
+    """how every GPU was cut, when recorded"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,6 +161,19 @@ class Segments:
     """memory slices of the instance"""
     from_s: Floats
     to_s: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Cuts:
+    """GPUs and their configurations over time; a re-cut counts to the new one from its start, as in `config_s`."""
+
+    gpu: Ints
+    config: Ints
+    """index into `names`"""
+    from_s: Floats
+    to_s: Floats
+    names: tuple[str, ...]
+    """`<model>:<cut>`"""
 
 
 # A live cluster: what an adapter reports and what it is told. Times here are seconds since 1970 UTC.

@@ -3,7 +3,7 @@
 A fence marked `console` is run: every line that begins with `$ smartmig `, in order, in one folder per document that
 holds a copy of `scenarios/`. Lines below a command are its standard output, to the letter but for trailing spaces; a
 command without such lines may print anything. In a fence marked `console skip`, and in any other fence, the commands
-are not run, but their verbs and flags must exist.
+are not run, but their verbs and flags must exist. Tutorials are run as a whole, by `test_tutorials.py`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
+from fences import fences, tidy
 from smartmig.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [path for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if path.exists()]
-FENCE = re.compile(r"\s*(`{3,})(.*)")
+RUN_HERE = [path for path in DOCUMENTS if path.parent.name != "tutorials"]
 SHELL_WORDS = {"|", ">", ">>", "<", "&&", "||", ";", "&", "2>"}
 
 
@@ -43,23 +44,6 @@ class Command:
 def commands(document: str) -> Iterator[Command]:
     for first_line, mark, lines in fences(document):
         yield from _commands_of(lines, first_line, runs=mark == "console")
-
-
-def fences(document: str) -> Iterator[tuple[int, str, list[str]]]:
-    """(number of its first line, what stands after the backticks, its lines) of every fence."""
-    open_fence: tuple[int, str, str] | None = None
-    inside: list[str] = []
-    for number, line in enumerate(document.splitlines(), start=1):
-        found = FENCE.fullmatch(line)
-        if open_fence is None:
-            if found:
-                open_fence, inside = (number + 1, found[1], found[2].strip()), []
-        elif found and found[1] == open_fence[1] and not found[2].strip():
-            yield open_fence[0], open_fence[2], inside
-            open_fence = None
-        else:
-            inside.append(line)
-    assert open_fence is None, f"the fence above line {open_fence and open_fence[0]} is never closed"
 
 
 def _commands_of(lines: list[str], first_line: int, runs: bool) -> Iterator[Command]:
@@ -80,10 +64,6 @@ def _commands_of(lines: list[str], first_line: int, runs: bool) -> Iterator[Comm
         yield Command(number, text.removeprefix("$ "), runs and text.startswith("$ "), output or None)
 
 
-def tidy(text: str) -> str:
-    return "\n".join(line.rstrip() for line in text.splitlines()).strip("\n")
-
-
 def unknown_words(text: str) -> list[str]:
     """The verb and the flags of a command that do not exist."""
     words = shlex.split(text, comments=True)[1:]
@@ -100,13 +80,18 @@ def unknown_words(text: str) -> list[str]:
             return [verb]
         words.remove(verb)
         node = node.commands[verb]
-    known = {"--help", *(flag for parameter in node.params for flag in (*parameter.opts, *parameter.secondary_opts))}
+    root = {"--install-completion", "--show-completion"} if hasattr(node, "commands") else set()
+    known = {
+        "--help",
+        *root,
+        *(flag for parameter in node.params for flag in (*parameter.opts, *parameter.secondary_opts)),
+    }
     flags = [word.partition("=")[0] for word in words if re.match(r"--?[A-Za-z]", word)]
     return [flag for flag in flags if flag not in known]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("document", RUN_HERE, ids=lambda path: str(path.relative_to(ROOT)))
 def test_docs__commands_print_what_they_say(document: Path, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "scenarios", tmp_path / "scenarios")
     place = Path(sys.executable).parent

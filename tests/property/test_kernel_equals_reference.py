@@ -52,6 +52,22 @@ def assert_same(fast: Run, plain: Run) -> None:
     assert fast.segments is not None
     assert plain.segments is not None
     np.testing.assert_allclose(stretches(fast.segments), stretches(plain.segments), rtol=1e-9, atol=1e-9)
+    assert_same_cuts(fast, plain)
+
+
+def assert_same_cuts(fast: Run, plain: Run) -> None:
+    assert fast.instances is not None
+    assert plain.instances is not None
+    np.testing.assert_allclose(stretches(fast.instances), stretches(plain.instances), rtol=1e-9, atol=1e-9)
+    assert fast.cuts is not None
+    assert plain.cuts is not None
+    told = [np.array(sorted(zip(c.gpu, c.config, c.from_s, c.to_s, strict=True))) for c in (fast.cuts, plain.cuts)]
+    np.testing.assert_allclose(*told, rtol=1e-9, atol=1e-9)
+    spent_s = dict.fromkeys(fast.cuts.names, 0.0)
+    for config, from_s, to_s in zip(fast.cuts.config, fast.cuts.from_s, fast.cuts.to_s, strict=True):
+        spent_s[fast.cuts.names[config]] += to_s - from_s
+    told_s = {name: spent for name, spent in spent_s.items() if spent > 0}
+    assert told_s == pytest.approx(fast.config_s, rel=1e-9, abs=1e-6)
 
 
 def stretches(s: Segments) -> np.ndarray:

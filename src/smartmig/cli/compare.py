@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from smartmig.cli import gang
+from smartmig.cli import complete, gang
 from smartmig.cli.console import Json, log, output, prepare_place, print_json, progress_bar
 from smartmig.cli.options import Layouts, PolicyFile, Recut, Speed, pair_of, rule_spec, with_flags, with_policy_file
 from smartmig.compare import BoundChoice, refuse_early, sample_days, with_seeds
@@ -29,12 +29,20 @@ def compare(
     ctx: typer.Context,
     settings: gang.GangFlags,
     scenario: Annotated[Path | None, typer.Argument(help="Scenario file; without it, flags describe one.")] = None,
-    gpus: Annotated[str | None, typer.Option(help="Cluster, in place of the scenario's.")] = None,
+    gpus: Annotated[
+        str | None, typer.Option(help="Cluster, in place of the scenario's.", autocompletion=complete.clusters)
+    ] = None,
     layouts: Layouts = None,
     placement: Annotated[
-        list[str] | None, typer.Option(help="Placement rule, id or id:knob=value,...; repeat for several.")
+        list[str] | None,
+        typer.Option(
+            help="Placement rule, id or id:knob=value,...; repeat for several.", autocompletion=complete.placements
+        ),
     ] = None,
-    repartition: Annotated[list[str] | None, typer.Option(help="Repartition rule; repeat for several.")] = None,
+    repartition: Annotated[
+        list[str] | None,
+        typer.Option(help="Repartition rule; repeat for several.", autocompletion=complete.repartitions),
+    ] = None,
     policy: Annotated[
         list[str] | None, typer.Option(help="Placing and cutting trained together, beside the rules: joint.")
     ] = None,
@@ -56,9 +64,13 @@ def compare(
     report: Annotated[Path | None, typer.Option(help="Write an HTML report here.")] = None,
     world: gang.World = gang.WorldChoice.mig,
     selection: Annotated[
-        list[str] | None, typer.Option(help="gang: which queued job is next; repeat for several.")
+        list[str] | None,
+        typer.Option(help="gang: which queued job is next; repeat for several.", autocompletion=complete.selections),
     ] = None,
-    allocation: Annotated[list[str] | None, typer.Option(help="gang: which nodes it gets; repeat for several.")] = None,
+    allocation: Annotated[
+        list[str] | None,
+        typer.Option(help="gang: which nodes it gets; repeat for several.", autocompletion=complete.allocations),
+    ] = None,
     backfill: Annotated[
         list[Backfill] | None, typer.Option(help="gang: what may pass a job that does not fit; repeat for several.")
     ] = None,

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from smartmig.cli import complete
 from smartmig.cli.console import Json, log, output, prepare_place, print_json, progress_bar
 from smartmig.cli.options import Gpus, PolicyFile, Preempt, Recut, RecutMode, rule_spec, with_policy_file
 from smartmig.compare import PREFERENCE_DAYS, BoundChoice, learned_preferences, sample_days
@@ -25,7 +26,10 @@ from smartmig.sim.mig.run import cuts_of
 def evaluate(
     policy_file: PolicyFile = None,
     gpus: Gpus = "8xa100-40gb",
-    placement: Annotated[str | None, typer.Option(help="Placement rule; default: the one it goes best with.")] = None,
+    placement: Annotated[
+        str | None,
+        typer.Option(help="Placement rule; default: the one it goes best with.", autocompletion=complete.placements),
+    ] = None,
     recut: RecutMode = Recut.paper,
     preempt: Preempt = True,
     multiplier: Annotated[float, typer.Option(help="Load of the days (20 for 8 GPUs).")] = 20.0,

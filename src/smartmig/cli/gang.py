@@ -10,12 +10,14 @@ from typing import Annotated, Any
 
 import typer
 
+from smartmig.cli import complete
 from smartmig.cli.console import log, output, prepare_place, print_json, progress_bar
 from smartmig.cli.options import rule_spec, with_policy_file
 from smartmig.errors import InputError, NoNodesFit
 from smartmig.gang_compare import compare_gangs, costs_of
 from smartmig.gang_scenario import GangPolicySpec, GangScenario
 from smartmig.metrics.gang_series import series_of
+from smartmig.registry import GANG_TRACES
 from smartmig.report.gang_fairness import fairness_json, fairness_table
 from smartmig.report.gang_page import gang_page
 from smartmig.report.gang_tables import GangComparison, gang_comparison_json, gang_comparison_table, gang_table
@@ -54,7 +56,7 @@ class GangFlags:
 
     trace: str = ""
     """gang: file of whole-GPU jobs (helios, philly, swf, sacct, csv ...); .gz is unpacked."""
-    format: str = ""
+    format: str = field(default="", metadata={"complete": complete.names_in(GANG_TRACES)})
     """gang: of the trace. Left out: told from the content."""
     procs_per_gpu: int = 0
     """gang, swf: processors that come with one GPU."""
@@ -74,7 +76,7 @@ class GangFlags:
     """gang: only this group: partition, account or virtual cluster. Repeat for more."""
     without_group: tuple[str, ...] = ()
     """gang: leave out this group. Repeat for more."""
-    requests: str = ""
+    requests: str = field(default="", metadata={"complete": complete.requests})
     """gang: made-up requested times where the trace has none, e.g. menu-1h."""
 
     def scenario(self) -> GangScenario:

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from smartmig.cli import complete
 from smartmig.hardware.layouts import (
     configurations,
     layout_text,
@@ -43,7 +44,12 @@ _PIECES = {
 
 
 def layouts(
-    model: Annotated[str, typer.Argument(help="GPU model, e.g. a100-40gb; `smartmig gpus` lists them.")],
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="GPU model, e.g. a100-40gb; `smartmig gpus` lists them.", autocompletion=complete.gpu_models
+        ),
+    ],
     show_all: Annotated[bool, typer.Option("--all", help="Draw every maximal placement set.")] = False,
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON instead of a drawing.")] = False,
 ) -> None:

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
+from smartmig.cli import complete
 from smartmig.errors import InputError, UnknownName
 from smartmig.scenario import PAIRS, RuleSpec
 
@@ -30,7 +31,10 @@ class Speed(StrEnum):
     estimated = "estimated"
 
 
-Gpus = Annotated[str, typer.Option(help="Cluster, e.g. 8xa100-40gb or 4xa100-40gb,4xh200-141gb.")]
+Gpus = Annotated[
+    str,
+    typer.Option(help="Cluster, e.g. 8xa100-40gb or 4xa100-40gb,4xh200-141gb.", autocompletion=complete.clusters),
+]
 Layouts = Annotated[
     str | None,
     typer.Option(help="One cut per GPU: configuration numbers or 4g+2g+1g; 2x10 repeats. Default: the policy's own."),
@@ -105,7 +109,7 @@ def with_flags(settings: type[Any]) -> Callable[[Callable[..., None]], Callable[
     """Every field of the dataclass becomes a flag of the verb, which gets them as one object, `settings`.
 
     The flag of a field with several values is repeated. A field's metadata may hold the flag, where the language does
-    not allow its name.
+    not allow its name, and what a shell completes it with.
     """
     docs = field_docs(settings)
     several = "tuple[str, ...]"
@@ -127,7 +131,11 @@ def with_flags(settings: type[Any]) -> Callable[[Callable[..., None]], Callable[
                 default=[] if field.type == several else field.default,
                 annotation=Annotated[
                     kinds[str(field.type)],
-                    typer.Option(*field.metadata.get("flag", ()), help=" ".join(docs[field.name].split())),
+                    typer.Option(
+                        *field.metadata.get("flag", ()),
+                        help=" ".join(docs[field.name].split()),
+                        autocompletion=field.metadata.get("complete"),
+                    ),
                 ],
             )
             for field in fields(settings)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from smartmig.cli import complete
 from smartmig.cli.console import Json, print_json
 from smartmig.cli.live_policy import FALLBACK, PolicyNames, needs, trained_ranges
 from smartmig.cli.options import rule_spec
@@ -18,11 +19,13 @@ JournalArgument = Annotated[str, typer.Argument(help="SQLite file or postgresql:
 
 def replay(
     journal: JournalArgument,
-    selection: Annotated[str, typer.Option(help="Another rule in place of the recorded one.")] = "",
-    allocation: Annotated[str, typer.Option(help="Likewise.")] = "",
+    selection: Annotated[
+        str, typer.Option(help="Another rule in place of the recorded one.", autocompletion=complete.selections)
+    ] = "",
+    allocation: Annotated[str, typer.Option(help="Likewise.", autocompletion=complete.allocations)] = "",
     backfill: Annotated[Backfill | None, typer.Option(help="Likewise.")] = None,
-    placement: Annotated[str, typer.Option(help="Likewise.")] = "",
-    repartition: Annotated[str, typer.Option(help="Likewise.")] = "",
+    placement: Annotated[str, typer.Option(help="Likewise.", autocompletion=complete.placements)] = "",
+    repartition: Annotated[str, typer.Option(help="Likewise.", autocompletion=complete.repartitions)] = "",
     json_output: Json = False,
 ) -> None:
     """Decide about every recorded state again. The recorded policy must give the recorded plans: exit code 1 if not.

@@ -8,20 +8,28 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from smartmig.cli import complete
 from smartmig.cli.console import Json, log, output, prepare_place, print_json, progress_bar
 from smartmig.errors import InputError
 from smartmig.registry import REPRODUCTIONS, load
 from smartmig.reproduce import s4
-from smartmig.reproduce.figure import write_figure
+from smartmig.reproduce.figure import drawn_days, write_figure
 from smartmig.reproduce.reproduction import Reproduction, result_json, result_table
 from smartmig.reproduce.reproduction import reproduce as run_reproduction
 
 
 def reproduce(
-    what: Annotated[str | None, typer.Argument(help="Which table or figure; without it they are listed.")] = None,
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            help="Which table or figure; without it they are listed.", autocompletion=complete.reproductions
+        ),
+    ] = None,
     days: Annotated[int | None, typer.Option(min=2, help="Days (seeds) per row.")] = None,
     first_seed: Annotated[int, typer.Option(min=0, help="The first day.")] = 0,
-    figure: Annotated[Path | None, typer.Option(help="Where the figure goes; default out/<id>.html.")] = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", "--figure", help="Where the page goes; default out/<id>.html.")
+    ] = None,
     trace: Annotated[Path | None, typer.Option(help="s4-table: file of the Helios Venus trace.")] = None,
     traces: Annotated[Path | None, typer.Option(help="s4-table: folder that holds the public traces.")] = None,
     json_output: Json = False,
@@ -31,7 +39,7 @@ def reproduce(
         _list(json_output)
         return
     reproduction: Reproduction | s4.GangReproduction = load(REPRODUCTIONS, "reproduction", what)()
-    path = figure or Path("out") / f"{reproduction.id}.html"
+    path = report or Path("out") / f"{reproduction.id}.html"
     if isinstance(reproduction, s4.GangReproduction):
         _gangs(reproduction, trace, traces, days or reproduction.days, first_seed, path, json_output)
         return
@@ -40,7 +48,7 @@ def reproduce(
     prepare_place(path)
     with progress_bar() as tell:
         result = run_reproduction(reproduction, days or reproduction.days, first_seed, tell)
-    write_figure(path, result)
+    write_figure(path, result, drawn_days(result, first_seed))
     if json_output:
         print_json(result_json(result))
     else:

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from smartmig.cli import gang
+from smartmig.bounds.energy import paper_energy_bound_j
+from smartmig.cli import complete, gang
 from smartmig.cli.console import Json, log, output, prepare_place, print_json, progress_bar
 from smartmig.cli.options import (
     Gpus,
@@ -48,8 +49,12 @@ def simulate(
     jobs: Annotated[Path | None, typer.Option(help="Job file (see `smartmig generate`); - is standard input.")] = None,
     gpus: Gpus = "8xa100-40gb",
     layouts: Layouts = None,
-    placement: Annotated[str, typer.Option(help="Placement rule, id or id:knob=value,...")] = "categorical-edf",
-    repartition: Annotated[str, typer.Option(help="Repartition rule, id or id:knob=value,...")] = "static",
+    placement: Annotated[
+        str, typer.Option(help="Placement rule, id or id:knob=value,...", autocompletion=complete.placements)
+    ] = "categorical-edf",
+    repartition: Annotated[
+        str, typer.Option(help="Repartition rule, id or id:knob=value,...", autocompletion=complete.repartitions)
+    ] = "static",
     policy: Annotated[
         str | None, typer.Option(help="Placing and cutting trained together, in place of both rules: joint.")
     ] = None,
@@ -62,8 +67,16 @@ def simulate(
     report: Annotated[
         Path | None, typer.Option(help="Write an HTML page here: the slice timeline; gang: waiting over time.")
     ] = None,
-    selection: Annotated[str, typer.Option(help="gang: which queued job is next, id or id:knob=value,...")] = "fcfs",
-    allocation: Annotated[str, typer.Option(help="gang: which nodes it gets, id or id:knob=value,...")] = "best-fit",
+    selection: Annotated[
+        str,
+        typer.Option(
+            help="gang: which queued job is next, id or id:knob=value,...", autocompletion=complete.selections
+        ),
+    ] = "fcfs",
+    allocation: Annotated[
+        str,
+        typer.Option(help="gang: which nodes it gets, id or id:knob=value,...", autocompletion=complete.allocations),
+    ] = "best-fit",
     backfill: Annotated[Backfill, typer.Option(help="gang: what may pass a job that does not fit.")] = Backfill.none,
     utilisation: gang.WhichUtilisation = gang.Utilisations.submit,
     json_output: Json = False,
@@ -117,7 +130,9 @@ def simulate(
     summary = summarise(job_set, run, n_compute_slices(cluster))
     notes = notes_of(scenario)
     if report is not None:
-        comparison = Comparison(scenario.title, (seed,), (PolicyRuns(spec.title, (summary,)),), notes=notes)
+        bound_j = (paper_energy_bound_j(job_set, cluster.gpus),) if len(set(cluster.gpus)) == 1 else None
+        runs = (PolicyRuns(spec.title, (summary,)),)
+        comparison = Comparison(scenario.title, (seed,), runs, notes=notes, bound_energy_j=bound_j)
         comparison_page(report, comparison, (drawable(spec.title, job_set, run, cluster),))
         log(f"wrote {report}")
     if json_output:

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from smartmig.cli import gang_trace
+from smartmig.cli import complete, gang_trace
 from smartmig.cli.console import print_json
 from smartmig.cli.options import with_flags
 from smartmig.cli.summary_lines import slice_lines
@@ -38,7 +38,10 @@ app = typer.Typer(help="Look at traces and turn them into job files.", no_args_i
 DAY_S = 86400.0
 
 File = Annotated[Path, typer.Argument(help="The file; .gz is unpacked, - is a job file on standard input.")]
-Format = Annotated[str | None, typer.Option("--format", help="Left out: told from the content.")]
+Format = Annotated[
+    str | None,
+    typer.Option("--format", help="Left out: told from the content.", autocompletion=complete.formats),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 WholeGpus = Annotated[
     bool, typer.Option("--whole-gpus", help="Read a format that can be either as jobs of whole GPUs, not of slices.")

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Protocol
 
 import typer
 
-from smartmig.cli import STOPPED
+from smartmig.cli import STOPPED, complete
 from smartmig.cli.console import Json, log, output, prepare_place, print_json, progress_bar
 from smartmig.cli.gang import GangFlags
 from smartmig.cli.options import Gpus, Layouts, Preempt, Recut, RecutMode, rule_spec, with_flags
@@ -57,8 +57,12 @@ def repartition(
     to: Output,
     settings: Training,
     gpus: Gpus = "8xa100-40gb",
-    placement: Annotated[str, typer.Option(help="Placement rule to train with.")] = "shortest-work",
-    teacher: Annotated[str, typer.Option(help="Rule to imitate first; none: begin from nothing.")] = "slice-count",
+    placement: Annotated[
+        str, typer.Option(help="Placement rule to train with.", autocompletion=complete.placements)
+    ] = "shortest-work",
+    teacher: Annotated[
+        str, typer.Option(help="Rule to imitate first; none: begin from nothing.", autocompletion=complete.repartitions)
+    ] = "slice-count",
     recut: RecutMode = Recut.paper,
     preempt: Preempt = True,
     multiplier: Multiplier = 20.0,
@@ -97,7 +101,9 @@ def placement(
     settings: PlacementTraining,
     gpus: Gpus = "8xa100-40gb",
     layouts: Layouts = None,
-    repartition: Annotated[str, typer.Option(help="Repartition rule to train with.")] = "static",
+    repartition: Annotated[
+        str, typer.Option(help="Repartition rule to train with.", autocompletion=complete.repartitions)
+    ] = "static",
     recut: RecutMode = Recut.paper,
     preempt: Preempt = True,
     multiplier: Multiplier = 20.0,
@@ -128,7 +134,9 @@ def prices(
     start: Annotated[str, typer.Option(help="Placing policy to begin with: a file, or a shipped one by name.")],
     gpus: Gpus = "8xa100-40gb",
     layouts: Layouts = None,
-    repartition: Annotated[str, typer.Option(help="Repartition rule to train with.")] = "static",
+    repartition: Annotated[
+        str, typer.Option(help="Repartition rule to train with.", autocompletion=complete.repartitions)
+    ] = "static",
     recut: RecutMode = Recut.paper,
     preempt: Preempt = True,
     multiplier: Multiplier = 20.0,

@@ -98,7 +98,7 @@ class World(NamedTuple):
     charge_after_release: bool
     """S1's accounting: the last interval before a completion is charged as if the slice were free already"""
     record: bool
-    """keep every stretch a job ran (State.segment)"""
+    """keep every stretch a job ran and every cut (State.segment)"""
     counted: bool
     """keep the running counts a learned policy reads (State.tally, State.flow)"""
     seed: int
@@ -145,7 +145,7 @@ class State(NamedTuple):
     config_s: Floats  # (n_configs,) GPU-seconds spent in each configuration
     tally: Ints  # (AT_CONFIG + 2 n_configs,) running counts, see encoding
     flow: Floats  # (3,) decayed sums of arrived jobs and of their work, and when they were last brought up to date
-    segment: Floats  # (capacity, 4) job, slot * 64 + class, from, to; only when World.record
+    segment: Floats  # (capacity, 4) job, slot * 64 + class, from, to, and cuts (sim.mig.occupancy); when World.record
 
 
 @kernel

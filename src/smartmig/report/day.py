@@ -1,11 +1,6 @@
-"""The arithmetic behind the pictures of one day: stretches, power, queue, and the timeline as pixels."""
+"""The arithmetic behind the pictures of one day: stretches, power, queue, cuts."""
 
 from __future__ import annotations
-
-import base64
-import struct
-import zlib
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +13,6 @@ MERGE_GAP_S = 1.0
 
 MAX_POINTS = 288
 """Of a line over time: a day at one point in five minutes. Finer steps only show noise between neighbours."""
-
-SHADES = 10
-"""Steps of opacity in the pixel timeline; more would only make the file larger."""
 
 
 def segments_of(sample: SampleDay) -> Segments:
@@ -64,8 +56,10 @@ def mean_power_w(sample: SampleDay, edges_s: Floats) -> Floats:
     """(n_bins,) mean power of all GPUs in each bin: its sum over bins times their length is the energy."""
     segments = segments_of(sample)
     total = np.zeros(edges_s.size - 1)
+    order = np.argsort(segments.gpu, kind="stable")
+    first = np.searchsorted(segments.gpu[order], np.arange(len(sample.watts) + 1))
     for gpu, curve in enumerate(sample.watts):
-        here = segments.gpu == gpu
+        here = order[first[gpu] : first[gpu + 1]]
         size = segments.size[here]
         at_s, busy = _steps(segments.from_s[here], size, segments.to_s[here], size, edges_s[0])
         # Between two changes at the same instant the count may leave the curve; that stretch has no length.
@@ -81,6 +75,24 @@ def mean_waiting(sample: SampleDay, edges_s: Floats) -> Floats:
     present = _bin_means(*_steps(sample.jobs.arrive_s, each, sample.run.finish_s, each, edges_s[0]), edges_s)
     running = _bin_means(*_steps(segments.from_s, one, segments.to_s, one, edges_s[0]), edges_s)
     return np.maximum(present - running, 0.0)
+
+
+def hour_grid(end_s: float) -> Floats:
+    """Edges of the hours from 0 to the end."""
+    return 3600.0 * np.arange(max(1, int(np.ceil(end_s / 3600 - 1e-9))) + 1, dtype=np.float64)
+
+
+def time_in_cuts(sample: SampleDay, edges_s: Floats) -> tuple[tuple[str, ...], Floats]:
+    """Names of the configurations, and (n_configs, n_bins) how many GPUs were in each, on average."""
+    cuts = sample.run.cuts
+    if cuts is None:
+        raise ValueError(f"{sample.policy}: no cuts recorded")
+    n_gpus = np.zeros((len(cuts.names), edges_s.size - 1))
+    for config in np.unique(cuts.config).tolist():
+        here = cuts.config == config
+        one = np.ones(int(here.sum()), dtype=np.int64)
+        n_gpus[config] = _bin_means(*_steps(cuts.from_s[here], one, cuts.to_s[here], one, edges_s[0]), edges_s)
+    return cuts.names, n_gpus
 
 
 def _steps(
@@ -99,69 +111,3 @@ def _bin_means(at_s: Floats, value: NDArray[np.int64] | Floats, edges_s: Floats)
     area = np.concatenate([[0.0], np.cumsum(value * (until_s - at_s))])
     means: Floats = np.diff(np.interp(edges_s, np.append(at_s, until_s[-1]), area)) / np.diff(edges_s)
     return means
-
-
-def paint(
-    segments: Segments,
-    late: NDArray[np.bool_],
-    memory_slices: Sequence[int],
-    edges_s: Floats,
-    colours: tuple[str, str],
-    rows_per_slice: int,
-) -> str:
-    """The timeline as a PNG data address, for days with more stretches than a browser draws in time.
-
-    One column per bin, `rows_per_slice` rows per memory slice and one slice of air below each GPU. A pixel takes the
-    colour (on time, late) of most of its bin and is as opaque as the bin is busy, so shrinking it stays honest.
-    `late` is per segment.
-    """
-    width = edges_s.size - 1
-    image = np.zeros(((sum(memory_slices) + len(memory_slices)) * rows_per_slice, width), dtype=np.uint8)
-    top = 0
-    for gpu, n_slices in enumerate(memory_slices):
-        on_gpu = segments.gpu == gpu
-        for row in range(n_slices):
-            covers = on_gpu & (segments.start <= row) & (segments.start + segments.span > row)
-            goes_on = covers & (segments.start + segments.span > row + 1)
-            low = (top + row + 1) * rows_per_slice - 1
-            image[(top + row) * rows_per_slice : low] = _shade(segments, late, covers, edges_s)
-            # The last pixel row of an instance stays empty: the line between two slices.
-            image[low] = _shade(segments, late, goes_on, edges_s)
-        top += n_slices + 1
-    return f"data:image/png;base64,{base64.b64encode(_png(image, colours)).decode('ascii')}"
-
-
-def _shade(segments: Segments, late: NDArray[np.bool_], mask: NDArray[np.bool_], edges_s: Floats) -> NDArray[np.uint8]:
-    """(width,) palette indices: 0 empty, 1..SHADES on time, SHADES+1..2*SHADES late."""
-    covered = []
-    for chosen in (mask & ~late, mask & late):
-        order = np.argsort(segments.from_s[chosen], kind="stable")
-        from_s, to_s = segments.from_s[chosen][order], segments.to_s[chosen][order]
-        if order.size == 0:
-            covered.append(np.zeros(edges_s.size - 1))
-            continue
-        busy_s = np.concatenate([[0.0], np.repeat(np.cumsum(to_s - from_s), 2)[:-1]])
-        at_s = np.column_stack([from_s, to_s]).ravel()
-        covered.append(np.diff(np.interp(edges_s, at_s, busy_s)) / np.diff(edges_s))
-    on_time, late_share = covered
-    level = np.ceil(np.clip(on_time + late_share, 0.0, 1.0) * SHADES - 1e-6).astype(np.uint8)
-    shades: NDArray[np.uint8] = np.where((late_share > on_time) & (level > 0), level + SHADES, level).astype(np.uint8)
-    return shades
-
-
-def _png(image: NDArray[np.uint8], colours: tuple[str, str]) -> bytes:
-    height, width = image.shape
-    rgb = bytes(3) + b"".join(bytes.fromhex(colour.lstrip("#")) * SHADES for colour in colours)
-    alpha = bytes([0] + [round(255 * (level + 1) / SHADES) for level in range(SHADES)] * 2)
-    # Each row as its difference to the one above (filter 2): most rows repeat, and zeros cost nothing.
-    rows = np.empty((height, width + 1), dtype=np.uint8)
-    rows[:, 0] = 2
-    rows[:, 1:] = image
-    rows[1:, 1:] -= image[:-1]
-    header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
-    chunks = ((b"IHDR", header), (b"PLTE", rgb), (b"tRNS", alpha), (b"IDAT", zlib.compress(rows.tobytes(), 9)))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(*chunk) for chunk in (*chunks, (b"IEND", b"")))
-
-
-def _chunk(kind: bytes, content: bytes) -> bytes:
-    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))

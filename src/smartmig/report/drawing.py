@@ -22,6 +22,12 @@ def legend_below_on_phone(figure: go.Figure) -> go.Figure:
     return figure
 
 
+def log_ticks() -> dict[str, Any]:
+    """Plotly writes 20 and 0.2 both as "2" between powers of ten."""
+    ticks = [digit * 10.0**power for power in range(-4, 7) for digit in (1, 2, 5)]
+    return {"tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
+
+
 def plain(text: str) -> str:
     """Text inside a hover: plotly reads `<` and `%{` there."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace("%{", "% {")

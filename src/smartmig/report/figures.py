@@ -13,22 +13,13 @@ import numpy as np
 import plotly.graph_objects as go
 
 from smartmig.metrics.statistics import Estimate, estimate
-from smartmig.metrics.summary import tardiness_s
+from smartmig.metrics.summary import JOULES_PER_KWH
 from smartmig.report.comparison import Comparison, SampleDay
-from smartmig.report.day import mean_power_w, mean_waiting, merge_segments, paint, segments_of, time_grid
-from smartmig.report.drawing import error, legend_below_on_phone, plain, said, sheet
+from smartmig.report.day import hour_grid, mean_power_w, mean_waiting, time_grid, time_in_cuts
+from smartmig.report.drawing import error, legend_below_on_phone, log_ticks, plain, said, sheet
 from smartmig.report.tables import scaled
-from smartmig.report.theme import LATE, ON_TIME, colour, dash, hatch, marker
-from smartmig.types import Floats, Ints, Segments
-
-MAX_RECTANGLES = 12_000
-"""More than this many shapes take a browser over a second: beyond it the day is drawn as one picture."""
-
-MAX_HOVERS = 2000
-"""Stretches that answer the pointer when the day is one picture."""
-
-PICTURE_COLUMNS = 6000
-"""A day at about 14 s a pixel: four times the width of a screen, for zooming in."""
+from smartmig.report.theme import colour, dash, hatch, marker, ramp
+from smartmig.types import Floats
 
 TOP_CONFIGS = 12
 
@@ -44,7 +35,10 @@ PANELS = (
 
 
 def energy_tardiness_scatter(comparison: Comparison) -> go.Figure:
-    """Energy against mean tardiness, one marker per policy; the lower left corner is best."""
+    """Energy against mean tardiness, one marker per policy; the lower left corner is best.
+
+    The dotted line joins the policies that no other one beats in both; left of the grey line no schedule can be.
+    """
     names = [runs.name for runs in comparison.policies]
     energy = [estimate(comparison.values(name, "energy_kwh")) for name in names]
     late = [scaled(estimate(comparison.values(name, "mean_tardiness_s")), 1 / 60) for name in names]
@@ -54,10 +48,30 @@ def energy_tardiness_scatter(comparison: Comparison) -> go.Figure:
     heights = [math.log10(mean) if log else mean for mean in means]
     reach = [value.half_width if math.isfinite(value.half_width) else 0.0 for value in energy]
     low = min(value.mean - half for value, half in zip(energy, reach, strict=True))
+    bound_kwh = (
+        None if comparison.bound_energy_j is None else float(np.mean(comparison.bound_energy_j)) / JOULES_PER_KWH
+    )
+    low = low if bound_kwh is None else min(low, bound_kwh)
     high = max(value.mean + half for value, half in zip(energy, reach, strict=True))
     room = (high - low or 1.0) * 0.28
     sides = _label_corners(names, energy, late, (low - room, high + room), log)
     figure = sheet(460)
+    if bound_kwh is not None:
+        figure.add_vrect(x0=low - room, x1=bound_kwh, fillcolor="rgba(122,128,136,.16)", line_width=0, layer="below")
+        figure.add_annotation(
+            **{"x": bound_kwh, "xref": "x", "y": 0, "yref": "paper", "xanchor": "right", "yanchor": "bottom"},
+            text="no schedule needs less ",
+        )
+    front = pareto_front([value.mean for value in energy], means)
+    if len(front) > 1:
+        figure.add_scatter(
+            x=[round(energy[at].mean, 4) for at in front],
+            y=[round(means[at], 4) for at in front],
+            mode="lines",
+            line={"color": "#7a8088", "dash": "dot", "width": 1.6, "shape": "hv"},
+            hoverinfo="skip",
+            name="Pareto front",
+        )
     for index, name in enumerate(names):
         figure.add_scatter(
             x=[round(energy[index].mean, 4)],
@@ -76,23 +90,25 @@ def energy_tardiness_scatter(comparison: Comparison) -> go.Figure:
         )
     figure.update_xaxes(title_text="energy (kWh)", range=[low - room, high + room], showline=True)
     if log:
-        # Plotly writes 20 and 0.2 both as "2" between powers of ten.
-        ticks = [digit * 10.0**power for power in range(-4, 7) for digit in (1, 2, 5)]
-        figure.update_yaxes(type="log", range=[min(heights) - 0.35, max(heights) + 0.3])
-        figure.update_yaxes(tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks])
+        figure.update_yaxes(type="log", range=[min(heights) - 0.35, max(heights) + 0.3], **log_ticks())
     else:
         figure.update_yaxes(rangemode="tozero")
     figure.update_yaxes(title_text=f"mean tardiness (min{', log scale' if log else ''})", showline=True)
-    figure.update_layout(
-        showlegend=False,
-        meta={
-            "phone": {
-                "layout": {"showlegend": True, "legend.y": -0.22, "legend.yanchor": "top", "height": 520},
-                "data": {"mode": "markers"},
-            }
-        },
-    )
+    phone: dict[str, Any] = {"showlegend": True, "legend.y": -0.22, "legend.yanchor": "top", "height": 520}
+    if bound_kwh is not None:
+        phone["annotations.0.text"] = ""
+    hidden = {"textfont.color": "rgba(0,0,0,0)"}
+    figure.update_layout(showlegend=False, meta={"phone": {"layout": phone, "data": hidden}})
     return figure
+
+
+def pareto_front(energy: Sequence[float], tardiness: Sequence[float]) -> list[int]:
+    """Which points no other one beats in both, by rising energy."""
+    front: list[int] = []
+    for at in sorted(range(len(energy)), key=lambda at: (energy[at], tardiness[at])):
+        if not front or tardiness[at] < tardiness[front[-1]]:
+            front.append(at)
+    return front
 
 
 def policy_bars(comparison: Comparison) -> go.Figure:
@@ -101,7 +117,8 @@ def policy_bars(comparison: Comparison) -> go.Figure:
     colours = [colour(index) for index in range(len(names))]
     height = 90 + 34 * len(names)
     figure = sheet(height, margin={"t": 16})
-    phone: dict[str, Any] = {"height": len(PANELS) * (70 + 28 * len(names))}
+    one_px = 104 + 28 * len(names)
+    phone: dict[str, Any] = {"height": len(PANELS) * one_px}
     gap, tall = 0.035, 1.0 / len(PANELS)
     wide = (1.0 - gap * (len(PANELS) - 1)) / len(PANELS)
     for index, (title, field, factor, decimals) in enumerate(PANELS):
@@ -140,92 +157,10 @@ def policy_bars(comparison: Comparison) -> go.Figure:
         top = 1.0 - index * tall
         phone |= {
             f"xaxis{number}.domain": [0.0, 1.0],
-            f"yaxis{number}.domain": [top - tall * 0.62, top],
+            f"yaxis{number}.domain": [top - tall * (1 - 66 / one_px), top],
             f"yaxis{number}.showticklabels": True,
         }
     figure.update_layout(meta={"phone": {"layout": phone}})
-    return figure
-
-
-def slice_timeline(sample: SampleDay) -> go.Figure:
-    """Every GPU as a band of its memory slices over the day, every stretch of a job as a rectangle on its instance.
-
-    A day with more than MAX_RECTANGLES stretches becomes one picture, and the longest of them answer the pointer.
-    """
-    drawn = merge_segments(segments_of(sample))
-    late_s = tardiness_s(sample.jobs, sample.run)
-    late = late_s[drawn.job] > 0
-    tops = np.cumsum([0, *(slices + 1 for slices in sample.memory_slices)])
-    centre = tops[drawn.gpu] + drawn.start + drawn.span / 2
-    figure = sheet(90 + int(min(1400, max(11.0 * tops[-1], 8 * len(sample.gpu_names)))), margin={"t": 34, "b": 44})
-    end_h = max(sample.run.makespan_s, 1e-9) / 3600
-    dense = drawn.job.size > MAX_RECTANGLES
-    if dense:
-        rows = max(2, min(6, 4000 // int(tops[-1])))
-        edges_s = np.linspace(0.0, end_h * 3600, min(PICTURE_COLUMNS, math.ceil(end_h * 3600)) + 1)
-        source = paint(drawn, late, sample.memory_slices, edges_s, (ON_TIME, LATE), rows)
-        picture = {"source": source, "xref": "x", "yref": "y", "sizing": "stretch", "layer": "above"}
-        figure.add_layout_image(picture | {"x": 0, "y": 0, "sizex": end_h, "sizey": int(tops[-1]), "yanchor": "top"})
-        longest = np.argsort(drawn.from_s - drawn.to_s, kind="stable")[:MAX_HOVERS]
-        figure.add_scatter(
-            x=_hours((drawn.from_s + drawn.to_s)[longest] / 2),
-            y=centre[longest].astype(np.float32),
-            mode="markers",
-            marker={"size": 6, "opacity": 0},
-            customdata=_stretch_facts(sample, drawn, late_s, longest),
-            hovertemplate=_STRETCH_HOVER,
-            showlegend=False,
-        )
-    else:
-        for is_late, name, paint_colour in ((False, "on time", ON_TIME), (True, "late", LATE)):
-            chosen = np.flatnonzero(late == is_late)
-            figure.add_bar(
-                orientation="h",
-                # Plotly keeps this one as plain numbers, so short ones: 1e-5 h is 36 ms.
-                base=np.round(drawn.from_s[chosen] / 3600, 5).tolist(),
-                x=_hours((drawn.to_s - drawn.from_s)[chosen]),
-                y=centre[chosen].astype(np.float32),
-                width=(drawn.span[chosen] - 0.14).astype(np.float32),
-                marker={"color": paint_colour},
-                customdata=_stretch_facts(sample, drawn, late_s, chosen),
-                hovertemplate=_STRETCH_HOVER,
-                name=name,
-                showlegend=False,
-            )
-    for gpu, slices in enumerate(sample.memory_slices):
-        y0 = int(tops[gpu])
-        figure.add_shape(type="rect", x0=0, x1=end_h, y0=y0, y1=y0 + slices, xref="x", yref="y")
-    figure.add_annotation(
-        text=f'<span style="color:{ON_TIME}">■</span> on time   <span style="color:{LATE}">■</span> late',
-        **{"x": 0, "y": 1, "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom", "yshift": 6},
-    )
-    unique = len(set(sample.gpu_names)) == len(sample.gpu_names)
-    figure.update_yaxes(
-        tickvals=[tops[gpu] + slices / 2 for gpu, slices in enumerate(sample.memory_slices)],
-        ticktext=[name if unique else f"{gpu} · {name}" for gpu, name in enumerate(sample.gpu_names)],
-        range=[int(tops[-1]), -0.5],
-        showgrid=False,
-        ticks="",
-        fixedrange=True,
-    )
-    told = f"   ·   the pointer finds the {MAX_HOVERS:,} longest of {drawn.job.size:,} stretches" if dense else ""
-    figure.update_xaxes(title_text=f"time (h){told}", range=[0, end_h], nticks=N_TICKS)
-    figure.update_layout(
-        barmode="overlay",
-        hovermode="closest",
-        hoverdistance=12,
-        meta={
-            "phone": {
-                "layout": {
-                    "dragmode": False,
-                    "xaxis.nticks": 6,
-                    "height": 90 + int(min(1000, 7.5 * tops[-1])),
-                    "yaxis.tickfont.size": 10,
-                    "xaxis.title.text": "time (h)",
-                }
-            }
-        },
-    )
     return figure
 
 
@@ -305,28 +240,36 @@ def config_shares(comparison: Comparison) -> go.Figure:
     return figure
 
 
-_STRETCH_HOVER = (
-    "<b>job %{customdata[0]}</b>  %{customdata[1]}<br>%{customdata[2]} on GPU %{customdata[3]}<br>"
-    "%{customdata[4]}<br>deadline %{customdata[5]}<br>%{customdata[6]}<extra></extra>"
-)
-
-
-def _stretch_facts(sample: SampleDay, drawn: Segments, late_s: Floats, chosen: Ints) -> list[list[str]]:
-    facts = []
-    for index in chosen:
-        job, gpu = drawn.job[index], drawn.gpu[index]
-        facts.append(
-            [
-                str(sample.jobs.job_id[job]),
-                str(sample.jobs.kind[job]),
-                f"{drawn.size[index]}g",
-                f"{gpu} · {sample.gpu_names[gpu]}",
-                f"{_clock(drawn.from_s[index])} – {_clock(drawn.to_s[index])}",
-                _clock(sample.jobs.deadline_s[job]),
-                f"late by {late_s[job] / 60:.1f} min" if late_s[job] > 0 else "on time",
-            ]
+def cuts_by_hour(sample: SampleDay) -> go.Figure:
+    """Share of the GPUs in each configuration, hour by hour; blue is cut into few slices, brown into many."""
+    edges_s = hour_grid(sample.run.makespan_s)
+    names, n_gpus = time_in_cuts(sample, edges_s)
+    share = n_gpus / np.maximum(n_gpus.sum(axis=0, keepdims=True), 1e-12)
+    used = [at for at in np.argsort(-share.sum(axis=1), kind="stable").tolist() if share[at].any()]
+    order = sorted(used[:TOP_CONFIGS], key=lambda at: (names[at].count("+"), names[at]))
+    stacks = [(names[at], share[at]) for at in order]
+    if rest := used[TOP_CONFIGS:]:
+        stacks.append((f"other ({len(rest)})", share[rest].sum(axis=0)))
+    one_model = len({name.partition(":")[0] for name in names}) == 1
+    figure = sheet(400, margin={"t": 16})
+    for index, (cut, values) in enumerate(stacks):
+        label = cut.partition(":")[2] if one_model and ":" in cut else cut
+        figure.add_bar(
+            x=[hour + 0.5 for hour in range(values.size)],
+            y=[round(100 * float(value), 2) for value in values],
+            width=0.94,
+            name=label,
+            marker={"color": "#9aa1a9" if cut.startswith("other") else ramp(index, len(order))},
+            customdata=[f"{hour}:00 – {hour + 1}:00" for hour in range(values.size)],
+            hovertemplate=f"<b>{plain(cut)}</b> %{{y:.1f}} % of the GPUs<br>%{{customdata}}<extra></extra>",
         )
-    return facts
+    figure.update_xaxes(title_text="time (h)", range=[0, edges_s.size - 1], nticks=N_TICKS, fixedrange=True)
+    figure.update_yaxes(title_text="share of GPUs (%)", range=[0, 100], fixedrange=True)
+    figure.update_layout(
+        barmode="stack", legend={"y": -0.18, "yanchor": "top", "traceorder": "normal"}, showlegend=True
+    )
+    figure.update_layout(meta={"phone": {"layout": {"height": 520, "legend.y": -0.16, "xaxis.nticks": 6}}})
+    return figure
 
 
 def _over_time(samples: Sequence[SampleDay], order: Sequence[str], y_title: str, unit: str) -> go.Figure:
@@ -351,16 +294,6 @@ def _set_steps(trace: Any, edges_s: Floats, values: Floats) -> None:
     trace.x0 = 0
     trace.dx = float(edges_s[1] - edges_s[0]) / 3600
     trace.y = np.append(values, values[-1]).astype(np.float32)
-
-
-def _hours(time_s: Floats) -> Any:
-    # 32 bits keep a week to a tenth of a second at half the size.
-    return (time_s / 3600).astype(np.float32)
-
-
-def _clock(time_s: float) -> str:
-    whole = int(time_s)
-    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
 
 
 _CORNERS = {"top right": (1, 1), "bottom right": (1, -1), "top left": (-1, 1), "bottom left": (-1, -1)}

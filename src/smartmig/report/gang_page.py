@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from smartmig.metrics.statistics import estimate
-from smartmig.report.drawing import legend_below_on_phone, sheet
+from smartmig.report.drawing import legend_below_on_phone, log_ticks, sheet
 from smartmig.report.gang_fairness import NOTE as FAIRNESS_NOTE
 from smartmig.report.gang_fairness import by_size, fairness_rows, size_names, user_rows
 from smartmig.report.gang_tables import NOTE, GangComparison, comparison_rows
@@ -29,7 +29,8 @@ def gang_parts(comparison: GangComparison, more: Sequence[Section] = ()) -> tupl
     """What the page says first, and its sections."""
     n = len(comparison.seeds)
     of = f"{n} seeds of made-up requests, the same for all" if n > 1 else "one run each"
-    intro = f"{len(comparison.policies)} policies, {of}. " + " ".join(f"{note}." for note in comparison.notes)
+    policies = f"{len(comparison.policies)} {'policy' if len(comparison.policies) == 1 else 'policies'}"
+    intro = f"{policies}, {of}. " + " ".join(f"{note[:1].upper()}{note[1:]}." for note in comparison.notes)
     sections = [*more, Section("Numbers", NOTE, None, comparison_rows(comparison), _best(comparison))]
     if comparison.series:
         sections.append(waiting_section(comparison))
@@ -68,6 +69,7 @@ def _busy(comparison: GangComparison) -> Section:
                 name=name if len(series.busy_by_part) == 1 else f"{name}: {part}",
                 line={"color": colour(at), "dash": dash(at), "width": 1.5},
             )
+    figure.update_yaxes(range=[0, 104])
     text = f"Seed {comparison.seeds[0]}: share of the GPUs of each partition (GPU model) that jobs hold."
     return Section("Utilisation by partition", text, figure)
 
@@ -77,8 +79,9 @@ def _by_size(comparison: GangComparison) -> Section:
     sizes = size_names(comparison)
     for at, (name, runs) in enumerate(comparison.policies):
         means = [round(estimate(by_size(runs, "slowdown_by_size", size)).mean, 3) for size in sizes]
-        figure.add_bar(x=[f"{size} GPUs" for size in sizes], y=means, name=name, marker={"color": colour(at)})
-    figure.update_yaxes(type="log")
+        labels = [f"{size} GPU{'s' if size != '1' else ''}" for size in sizes]
+        figure.add_bar(x=labels, y=means, name=name, marker={"color": colour(at)})
+    figure.update_yaxes(type="log", **log_ticks())
     return Section("Slowdown by job size", "Means over seeds; the axis is logarithmic.", figure)
 
 

@@ -6,6 +6,7 @@ import html
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from smartmig.report import figures
 from smartmig.report.comparison import Comparison, SampleDay
 from smartmig.report.tables import caption, comparison_cells
 from smartmig.report.theme import FONT, template
+from smartmig.report.timeline import slice_timeline
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,9 +43,10 @@ def write_page(path: Path, title: str, intro: str, sections: Sequence[Section]) 
     )
     has_figures = any(section.figure is not None for section in sections)
     themes = _script_json({"light": template(), "dark": template(dark=True)})
+    draw = resources.files("smartmig.report").joinpath("static/page.js").read_text(encoding="utf-8")
     drawing = (
         f"<script>{get_plotlyjs()}</script>\n"
-        f'<script type="application/json" id="themes">{themes}</script>\n<script>{_DRAW}</script>\n'
+        f'<script type="application/json" id="themes">{themes}</script>\n<script>{draw}</script>\n'
         if has_figures
         else ""
     )
@@ -76,42 +79,10 @@ def comparison_parts(
     names = [runs.name for runs in comparison.policies]
     headings, rows, best = comparison_cells(comparison)
     table = [headings, *([f"{value} {beside}".strip() for value, beside in row] for row in rows)]
-    sections = [
-        Section("Results", caption(comparison), table_rows=table, strong_row=best),
-        Section(
-            "Energy against tardiness",
-            "Each marker is a policy's mean over the seeds, the bars its 95 % intervals. Lower left is better.",
-            figures.energy_tardiness_scatter(comparison),
-        ),
-        Section(
-            "Policy by policy",
-            "Means over the seeds with 95 % intervals. Shorter is better in every panel.",
-            figures.policy_bars(comparison),
-        ),
-    ]
-    sections += [
-        Section(
-            f"The day under {sample.policy}",
-            "Each band is a GPU, from its first memory slice at the top to its last. A block is a job on its "
-            "instance: strong where the job ended after its deadline. Pale is idle, being re-cut, or not cut at "
-            "all. With a mouse, drag across to zoom in and double-click to go back.",
-            figures.slice_timeline(sample),
-        )
-        for sample in samples
-    ]
-    if samples:
-        sections += [
-            Section(
-                "Power over the day",
-                "All GPUs together, idle power included, mean of each time step.",
-                figures.power_over_time(samples, names),
-            ),
-            Section(
-                "Waiting jobs",
-                "Jobs that have arrived, are not done and hold no slice, mean of each time step.",
-                figures.queue_over_time(samples, names),
-            ),
-        ]
+    sections = [Section("Results", caption(comparison), table_rows=table, strong_row=best)]
+    if len(names) > 1 or comparison.bound_energy_j is not None:
+        sections += _costs(comparison)
+    sections += day_sections(samples, names)
     if any(summary.config_frac for runs in comparison.policies for summary in runs.summaries):
         sections.append(
             Section(
@@ -131,6 +102,62 @@ def comparison_parts(
         f"Least ET: {least[0][0]}, {' '.join(least[5]).strip()}."
     )
     return intro, sections
+
+
+def _costs(comparison: Comparison) -> list[Section]:
+    return [
+        Section(
+            "Energy against tardiness",
+            "Each marker is a policy's mean over the seeds, the bars its 95 % intervals. Lower left is better. The "
+            "dotted line joins the Pareto front: the policies that no other one beats in both."
+            + (" No schedule lies in the grey area." if comparison.bound_energy_j is not None else ""),
+            figures.energy_tardiness_scatter(comparison),
+        ),
+        Section(
+            "Policy by policy",
+            "Means over the seeds with 95 % intervals. Shorter is better in every panel.",
+            figures.policy_bars(comparison),
+        ),
+    ]
+
+
+def day_sections(samples: Sequence[SampleDay], order: Sequence[str] = ()) -> list[Section]:
+    """Days drawn in full: slices, power, queue, cuts by the hour; `order` names policies whose colours lines keep."""
+    if not samples:
+        return []
+    sections = [
+        Section(
+            f"The day under {sample.policy}",
+            "Each band is a GPU, from its first memory slice at the top to its last; frames are the instances it is "
+            "cut into. A block is a job on its instance, strong where the job ended after its deadline. Without a "
+            "frame it is being re-cut or not cut at all. With a mouse, drag across to zoom in, point at a job to see "
+            "which one it is, double-click to go back.",
+            slice_timeline(sample),
+        )
+        for sample in samples
+    ]
+    sections += [
+        Section(
+            "Power over the day",
+            "All GPUs together, idle power included, mean of each time step.",
+            figures.power_over_time(samples, order),
+        ),
+        Section(
+            "Waiting jobs",
+            "Jobs that have arrived, are not done and hold no slice, mean of each time step.",
+            figures.queue_over_time(samples, order),
+        ),
+    ]
+    recut = [sample for sample in samples if sample.run.n_repartitions] or samples[:1]
+    return sections + [
+        Section(
+            f"Cuts by the hour under {sample.policy}",
+            "Share of the GPUs in each configuration, hour by hour: blue is cut into few slices, brown into many.",
+            figures.cuts_by_hour(sample),
+        )
+        for sample in recut
+        if sample.run.cuts is not None
+    ]
 
 
 def _section(index: int, section: Section) -> str:
@@ -167,8 +194,9 @@ def _drawn(index: int, section: Section) -> str:
     """The figure as data, without its template: the page holds both templates once."""
     content, height, narrow = figure_data(section.figure)
     label = html.escape(section.title, quote=True)
+    zoom = _ZOOM.replace("NAME", label) if "zoom" in (content["layout"].get("meta") or {}) else ""
     return (
-        f'<figure><div class="plot" role="img" aria-label="{label}" data-figure="figure-{index}" '
+        f'<figure>{zoom}<div class="plot" role="group" aria-label="{label}" data-figure="figure-{index}" '
         f'style="--tall:{height}px;--tall-narrow:{narrow}px"></div></figure>\n'
         f'<script type="application/json" id="figure-{index}">{_script_json(content)}</script>'
     )
@@ -200,6 +228,13 @@ def _script_json(content: Any) -> str:
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
 
 
+_ZOOM = (
+    '<div class="zoom" role="group" aria-label="Window of: NAME" hidden>'
+    '<button type="button" data-step="in">Zoom in</button><button type="button" data-step="out">Zoom out</button>'
+    '<button type="button" data-step="back">Earlier</button><button type="button" data-step="on">Later</button>'
+    '<button type="button" data-step="all">Whole day</button><output></output></div>'
+)
+
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; font-src data:"
 )
@@ -227,6 +262,13 @@ a{{color:var(--accent)}}
 section{{padding:28px 0 12px;border-top:1px solid var(--line);margin-top:20px}}
 figure{{margin:0}}
 .plot{{width:100%;min-height:var(--tall)}}
+.zoom{{display:flex;flex-wrap:wrap;gap:6px;align-items:center;margin:4px 0 8px;font-size:.88rem}}
+.zoom[hidden]{{display:none}}
+.zoom output{{color:var(--quiet);margin-left:6px}}
+.zoom button{{font:inherit;color:var(--ink);background:var(--tint);border:1px solid var(--line);border-radius:6px;
+padding:4px 10px;cursor:pointer}}
+.zoom button:hover{{border-color:var(--accent)}}
+.zoom button:focus-visible{{outline:2px solid var(--accent);outline-offset:2px}}
 .scroll{{overflow-x:auto;margin:8px 0}}
 .scroll:focus-visible{{outline:2px solid var(--accent);outline-offset:2px}}
 table{{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums;min-width:100%}}
@@ -241,65 +283,9 @@ tbody th{{font-weight:500}}
 @media (max-width:640px){{body{{padding:0 14px 40px;font-size:15px}}header{{padding-top:24px}}
 .plot{{min-height:var(--tall-narrow)}}
 tbody th{{white-space:normal;min-width:8.5em;border-right:1px solid var(--line)}}}}
-@media print{{:root{{{_LIGHT}}}body{{max-width:none;padding:0;font-size:11pt}}nav{{display:none}}
-section{{break-inside:avoid;border:0}}.scroll{{overflow:visible}}table{{font-size:7.5pt}}th,td{{padding:3px 4px}}
-thead th{{min-width:0}}.modebar{{display:none!important}}
+@page{{margin:14mm}}
+@media print{{:root{{{_LIGHT}}}body{{max-width:none;padding:0;font-size:11pt}}nav,.zoom{{display:none!important}}
+section{{break-inside:avoid;border:0}}.scroll{{overflow:visible}}table{{font-size:7pt;min-width:0;width:100%}}
+th,td{{padding:3px}}tbody th{{white-space:normal}}thead th{{min-width:0}}.modebar{{display:none!important}}
 *{{print-color-adjust:exact;-webkit-print-color-adjust:exact}}}}
-"""
-
-_DRAW = """
-(() => {
-  "use strict";
-  const themes = JSON.parse(document.getElementById("themes").textContent);
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const narrow = matchMedia("(max-width: 640px)");
-  const boxes = [...document.querySelectorAll(".plot")];
-  const drawn = new Set();
-  const put = (into, path, value) => {
-    const keys = path.split(".");
-    const last = keys.pop();
-    for (const key of keys) into = into[key] ??= {};
-    into[last] = value;
-  };
-  const draw = (box, onPaper) => {
-    const figure = JSON.parse(document.getElementById(box.dataset.figure).textContent);
-    const layout = figure.layout;
-    layout.template = dark.matches && !onPaper ? themes.dark : themes.light;
-    const phone = layout.meta && layout.meta.phone;
-    if (phone && (narrow.matches || onPaper)) {
-      for (const [path, value] of Object.entries(phone.layout || {})) put(layout, path, value);
-      for (const trace of figure.data) {
-        for (const [path, value] of Object.entries(phone.data || {})) put(trace, path, value);
-      }
-    }
-    if (onPaper) {
-      layout.width = 700;
-      layout.height = Math.min(layout.height, 780);
-    }
-    box.style.minHeight = "0";
-    Plotly.newPlot(box, figure.data, layout, {
-      responsive: true,
-      displaylogo: false,
-      displayModeBar: narrow.matches ? false : "hover",
-      // No button may send the reader's data anywhere.
-      plotlyServerURL: "",
-      modeBarButtonsToRemove: [
-        "sendChartToCloud", "sendDataToCloud", "select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d",
-      ],
-    });
-    drawn.add(box);
-  };
-  // Only what is about to be seen is drawn, so the page opens at once however many days it holds.
-  const watcher = new IntersectionObserver((entries) => {
-    for (const entry of entries) {
-      if (entry.isIntersecting && !drawn.has(entry.target)) draw(entry.target, false);
-    }
-  }, {rootMargin: "600px 0px"});
-  boxes.forEach((box) => watcher.observe(box));
-  const again = () => [...drawn].forEach((box) => draw(box, false));
-  dark.addEventListener("change", again);
-  narrow.addEventListener("change", again);
-  addEventListener("beforeprint", () => boxes.forEach((box) => draw(box, true)));
-  addEventListener("afterprint", again);
-})();
 """

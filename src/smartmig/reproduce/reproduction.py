@@ -48,6 +48,11 @@ class Row:
     measure: Callable[[Shard], Mapping[str, float]] | None = None
     """what to do with a day, metric id -> value, where simulating the policy is not all of it"""
 
+    def scenario(self, first_seed: int) -> Scenario:
+        """What the row runs."""
+        plan = Scenario(version=1, workload=self.workload, policies=(self.policy,), first_seed=first_seed)
+        return replace(plan, cluster=replace(plan.cluster, gpus=self.gpus))
+
 
 @dataclass(frozen=True)
 class Reproduction:
@@ -103,9 +108,7 @@ def reproduce(what: Reproduction, days: int, first_seed: int, progress: Progress
     total = len(what.rows) * days
     shards: list[list[Shard]] = []
     for row in what.rows:
-        scenario = replace(Scenario(version=1), workload=row.workload)
-        scenario = replace(scenario, cluster=replace(scenario.cluster, gpus=row.gpus))
-        shards.append([Shard(scenario, row.policy, seed) for seed in seeds])
+        shards.append([Shard(row.scenario(first_seed), row.policy, seed) for seed in seeds])
 
     def step() -> None:
         nonlocal done

@@ -68,16 +68,17 @@ RECORDS = 6000
 
 def start(goal: str = "slowdown") -> Floats:
     """The rule the search begins with: small jobs leave idle nodes whole, and, for the slowdown, one is kept for short
-    jobs. Its numbers come from a longer search on April to June 2020 of Helios Venus (docs/gang.md)."""
+    jobs. Its numbers come from longer searches on April to July 2020 of Helios Venus (docs/gang.md)."""
+    slowdown = goal == "slowdown"
     return hand_made(
         order=(1.23, 0.15, 0.32, 0.18, -0.33, 0.0),
-        age=(0.27, 0.69, 3.3),
-        need_large=(-0.66, -0.44, 0.22, 0.8) if goal == "slowdown" else (-0.5, -0.5, -0.5, -0.5),
+        age=(0.42 if slowdown else 0.27, 0.69, 3.3),
+        need_large=(-0.66, 0.3, 0.4, 0.8) if slowdown else (-0.5, -0.5, -0.5, -0.5),
         need_small=(-0.28, 1.63, 1.52, 1.21),
         relief=(0.04, 0.22),
-        swing=(-0.1, 17.0),
+        swing=(0.0 if slowdown else -0.1, 17.0),
         patience=(0.4, 0.34, 0.25, 0.39),
-        lent=0.15,
+        lent=0.3 if slowdown else 0.15,
     )
 
 

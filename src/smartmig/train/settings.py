@@ -220,7 +220,7 @@ class GangTraining:
     """different draws of made-up requests"""
     heavy: float = 0.91
     """half of all jobs come with their gaps this much shorter: heavier load than the training part has"""
-    wait_slack: float = 0.0
+    wait_slack: float = 0.08
     """goal slowdown: mean waiting may be this much above that of shortest-request-first with EASY, as a share"""
     horizon_s: float = 14_400.0
     """costs this far ahead weigh 1/e"""

@@ -20,12 +20,14 @@ from rich.console import Console
 from smartmig.errors import InputError, UnknownName
 from smartmig.metrics.statistics import Estimate, estimate, relative_change
 from smartmig.metrics.summary import Summary, summarise
-from smartmig.report import figures, published
+from smartmig.report import figures, published, timeline
 from smartmig.report.comparison import Comparison, PolicyRuns, SampleDay
 from smartmig.report.day import mean_power_w, mean_waiting, merge_segments, time_grid
+from smartmig.report.packed import pack_integers
 from smartmig.report.page import Section, comparison_page, write_page
 from smartmig.report.tables import comparison_json, comparison_table, summary_table
-from smartmig.types import Jobs, Run, Segments
+from smartmig.report.timeline import slice_timeline
+from smartmig.types import Cuts, Jobs, Run, Segments
 
 WATTS = (50.0, 100.0, 140.0, 170.0, 190.0, 200.0, 205.0, 208.0)
 
@@ -67,6 +69,8 @@ def toy_day(policy: str = "toy") -> SampleDay:
         n_preemptions=1,
         config_s={"a100-40gb:4g+3g": 300.0, "a100-40gb:7g": 300.0},
         segments=segments(*rows),
+        instances=segments((-1, 0, 0, 4, 4, 0, 300), (-1, 0, 4, 3, 4, 0, 300), (-1, 1, 0, 7, 8, 0, 300)),
+        cuts=Cuts(np.arange(2), np.arange(2), np.zeros(2), np.full(2, 300.0), ("a100-40gb:4g+3g", "a100-40gb:7g")),
     )
     return SampleDay(policy, jobs, run, ("a100-40gb", "a100-40gb"), (WATTS, WATTS), (8, 8))
 
@@ -141,7 +145,8 @@ def read_tags(path: Path) -> Tags:
 
 def numbers_of(trace: Any) -> list[np.ndarray]:
     fields = (trace[name] for name in ("x", "y", "base", "width") if name in trace and trace[name] is not None)
-    return [np.asarray(field, dtype=float) for field in fields if not isinstance(np.ravel(field)[0], str)]
+    filled = (field for field in fields if np.size(field))
+    return [np.asarray(field, dtype=float) for field in filled if not isinstance(np.ravel(field)[0], str)]
 
 
 # --- comparison ------------------------------------------------------------------------------------------------------
@@ -282,24 +287,53 @@ def test_time_grid__never_exceeds_its_points() -> None:
 # --- figures ---------------------------------------------------------------------------------------------------------
 
 
-def test_slice_timeline__draws_each_stretch_on_its_slices() -> None:
-    figure = figures.slice_timeline(toy_day())
-    on_time, late = figure.data
-    assert late.name == "late"
-    np.testing.assert_allclose(np.asarray(late.base, dtype=float) * 3600, [10.0], atol=0.02)
-    np.testing.assert_allclose(np.asarray(late.x) * 3600, [240.0], rtol=1e-6)
-    assert late.y[0] == 6.0, "slices 4 to 8 of the first GPU"
-    assert list(late.customdata[0][:3]) == ["b", "infer", "3g"]
-    assert late.customdata[0][6] == "late by 2.5 min"
-    assert len(on_time.x) == 3
-    assert on_time.y[-1] == 13.0, "the second GPU begins one slice below the first"
+def unpacked(text: str) -> list[int]:
+    """What the page's script makes of packed numbers."""
+    planes = np.frombuffer(zlib.decompress(base64.b64decode(text)), dtype=np.uint8).reshape(4, -1)
+    differences = np.ascontiguousarray(planes.T).view("<u4").ravel()
+    return np.cumsum(differences, dtype=np.uint32).tolist()
 
 
-def test_slice_timeline__becomes_a_picture_when_dense(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figures, "MAX_RECTANGLES", 2)
-    figure = figures.slice_timeline(toy_day())
-    assert len(figure.data) == 1
-    picture = read_png(figure.layout.images[0].source)
+@pytest.mark.parametrize("values", [[], [0], [7, 7, 3, 2**32 - 1, 0, 864_000]])
+def test_pack_integers__come_back(values: list[int]) -> None:
+    assert unpacked(pack_integers(values)) == values
+
+
+@pytest.mark.parametrize("value", [-1, 2**32])
+def test_pack_integers__refuses_what_does_not_fit(value: int) -> None:
+    with pytest.raises(ValueError, match="0 to 2"):
+        pack_integers([value])
+
+
+def test_slice_timeline__holds_each_stretch_on_its_slices() -> None:
+    zoom = slice_timeline(toy_day()).layout.meta["zoom"]
+    columns = {name: unpacked(zoom["stretches"][name]) for name in ("job", "gpu", "start", "size", "from", "lasts")}
+    assert list(zip(*columns.values(), strict=True)) == [
+        (0, 0, 0, 4, 0, 1000),
+        (0, 0, 0, 4, 1600, 400),
+        (1, 0, 4, 3, 100, 2400),
+        (2, 1, 0, 7, 600, 2400),
+    ]
+    assert zoom["tops"] == [0, 9], "the second GPU begins one slice below the first"
+    jobs = zoom["jobs"]
+    assert zlib.decompress(base64.b64decode(jobs["id"])).decode().split("\n") == ["a", "b", "c"]
+    assert unpacked(jobs["late"]) == [0, 1500, 0]
+    assert [jobs["kinds"][kind] for kind in unpacked(jobs["kind"])] == ["train", "infer", ""]
+    assert unpacked(zoom["instances"]["gpu"]) == [0, 0, 1]
+
+
+def test_slice_timeline__keeps_the_longest_of_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timeline, "MIN_KEPT", 1)
+    crowd = segments(*((at % 3, 0, 0, 7, 8, 10.0 * at, 10.0 * at + at) for at in range(9)))
+    day = toy_day()
+    many = SampleDay("p", day.jobs, Run(**{**vars(day.run), "segments": crowd}), day.gpu_names, day.watts, (8, 8))
+    zoom = slice_timeline(many).layout.meta["zoom"]
+    assert zoom["n_stretches"] == 9
+    assert unpacked(zoom["stretches"]["lasts"]) == [30, 40, 50, 60, 70, 80], "two a job"
+
+
+def test_slice_timeline__shows_the_whole_day_as_a_picture() -> None:
+    picture = read_png(slice_timeline(toy_day()).layout.images[0].source)
     rows = picture.shape[0] // 18
     assert picture.shape == (18 * rows, 300)
     full_on_time, full_late = 10, 20
@@ -310,6 +344,26 @@ def test_slice_timeline__becomes_a_picture_when_dense(monkeypatch: pytest.Monkey
     assert picture[4 * rows - 1, 50] == 0, "a line between the two instances"
     assert not picture[8 * rows : 9 * rows].any(), "air between GPUs"
     assert picture[9 * rows, 100] == full_on_time, "job 2 on the second GPU"
+
+
+def test_slice_timeline__shows_busy_shares_of_many_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timeline, "SLICES_DRAWN", 1)
+    picture = read_png(slice_timeline(toy_day()).layout.images[0].source)
+    assert picture.shape == (18, 300)
+    assert (picture[:8, 50] == 10).all(), "4g on time and 3g late: all seven busy, most of them on time"
+    assert (picture[:8, 130] == 10 + 5).all(), "3 of 7, late: nearer to a half than to 40 %"
+    assert not picture[8].any(), "air between GPUs"
+    assert (picture[9:17, 100] == 10).all()
+
+
+def test_cuts_by_hour__share_the_gpus() -> None:
+    day = toy_day()
+    bars = figures.cuts_by_hour(day).data
+    assert [(bar.name, list(bar.y)) for bar in bars] == [("7g", [50.0]), ("4g+3g", [50.0])]
+
+
+def test_pareto_front__leaves_out_who_is_beaten_in_both() -> None:
+    assert figures.pareto_front([3.0, 1.0, 2.0, 2.5], [1.0, 5.0, 2.0, 3.0]) == [1, 2, 0]
 
 
 def read_png(source: str) -> np.ndarray:
@@ -334,7 +388,8 @@ def test_figures__hold_no_nan() -> None:
             figures.energy_tardiness_scatter(comparison),
             figures.policy_bars(comparison),
             figures.config_shares(comparison),
-            figures.slice_timeline(days[0]),
+            slice_timeline(days[0]),
+            figures.cuts_by_hour(days[0]),
             figures.power_over_time(days),
             figures.queue_over_time(days),
         ):
@@ -427,7 +482,7 @@ def test_page__contains_the_numbers_and_sections(page: Path) -> None:
 
 def test_page__figures_are_strict_json(page: Path) -> None:
     found = [script for script in read_tags(page).scripts if script.startswith('{"')]
-    assert len(found) == 7, "six figures and the themes"
+    assert len(found) == 8, "seven figures and the themes"
     for script in found:
         json.loads(script, parse_constant=lambda name: pytest.fail(f"{name} in a figure"))
 

@@ -184,3 +184,21 @@ def test_engine__stops_a_rule_that_takes_what_is_taken(preempt: bool) -> None:
     policy = replace(policies("largest-first", "static"), placement=Stubborn())
     with pytest.raises(SimulationError, match="Stubborn chose a slice that is taken"):
         simulate(jobs, one_gpu("4g+3g"), policy, Settings(preempt=preempt))
+
+
+@ENGINES
+def test_engine__records_every_cut_of_forty_quiet_days(engine: Simulate) -> None:
+    """More rows than any event leaves room for: nothing happens but re-cuts between the two jobs."""
+    gpus = parse_gpus("2xa100-40gb")
+    jobs = make_jobs((0, 1000, 70), (40 * 86_400, 41 * 86_400, 70))
+    run = engine(jobs, Cluster(gpus), policies("categorical-edf", "twice-daily"), Settings(record=True))
+    assert run.n_repartitions == 2 * 2 * 40
+    assert run.cuts is not None
+    assert run.instances is not None
+    lasts_s = run.cuts.to_s - run.cuts.from_s
+    assert len(lasts_s) == run.n_repartitions + 2
+    assert np.bincount(run.cuts.gpu, lasts_s) == pytest.approx([run.makespan_s] * 2)
+    down_s = 4.0 * run.n_repartitions
+    # Both cuts of the rule hold all eight memory slices of a card that is not down.
+    held_s = run.instances.span @ (run.instances.to_s - run.instances.from_s)
+    assert held_s == pytest.approx(8 * (2 * run.makespan_s - down_s))

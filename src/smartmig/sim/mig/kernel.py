@@ -20,7 +20,7 @@ from smartmig.policy.placement.rule import Kernels
 from smartmig.policy.view import SLOTS, JobArrays, Kernel, State, World
 from smartmig.sim.mig.decide import place_all, place_waiting
 from smartmig.sim.mig.heaps import push_waiting, remove_end
-from smartmig.sim.mig.occupancy import charge, release, set_usable, stop, take
+from smartmig.sim.mig.occupancy import CUT, charge, note, release, set_usable, stop, take
 from smartmig.sim.mig.plugged import rule_control, rule_key, rule_prepare
 from smartmig.sim.mig.recut import drain_on, operation_done, recut, recut_drain, recut_whole, requeue
 from smartmig.types import Floats
@@ -64,6 +64,9 @@ def advance(world: World, jobs: JobArrays, state: State, check_s: float, check_e
     n_jobs = jobs.spec.size
     n_slots = world.n_gpus * SLOTS
     while True:
+        # Until we are here again: a pass, then an event or a re-cut of every GPU with its old and new instances.
+        if world.record and state.now[0].n_segments + 6 * n_slots > state.segment.shape[0]:
+            return SEGMENTS_FULL
         if state.now[0].pending:
             rule_prepare(world, jobs, state)
             if world.preempt:
@@ -87,8 +90,6 @@ def advance(world: World, jobs: JobArrays, state: State, check_s: float, check_e
             return CHECK_DUE
         if next_s == np.inf:
             return STUCK
-        if world.record and state.now[0].n_segments + 2 * n_slots > state.segment.shape[0]:
-            return SEGMENTS_FULL
         next_s = max(next_s, state.now[0].time_s)
         state.now[0].time_s = next_s
         if world.preempt and state.now[0].next_end_s <= next_s + SAME_INSTANT_S:
@@ -160,6 +161,9 @@ def close_books(world: World, state: State) -> None:
     for gpu in range(world.n_gpus):
         charge(world, state, gpu, state.gpu[gpu].busy)
         state.config_s[state.gpu[gpu].config] += state.now[0].time_s - state.gpu[gpu].config_since_s
+        if world.record:
+            since_s = state.gpu[gpu].config_since_s
+            note(state, CUT, state.gpu[gpu].config * world.n_gpus + gpu, since_s, state.now[0].time_s)
         state.gpu[gpu].config_since_s = state.now[0].time_s
 
 

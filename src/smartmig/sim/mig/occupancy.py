@@ -13,6 +13,13 @@ from smartmig.policy.view import SLOTS, JobArrays, State, World, free_bits
 from smartmig.sim.mig.heaps import push_end, remove_end
 from smartmig.sim.mig.plugged import rule_level
 
+CODES = 64
+"""A slot and a slice class as one number; no cluster has as many classes."""
+GONE = CODES - 1
+"""In place of a class: no instance any more."""
+CUT, INSTANCE = -2, -1
+"""In place of a job, in what is recorded: a GPU's configuration came to its end; a slot became something else."""
+
 
 @kernel
 def charge(world: World, state: State, gpu: int, busy_after: int) -> None:
@@ -49,16 +56,23 @@ def start(world: World, jobs: JobArrays, state: State, job: int, slot: int) -> N
 
 
 @kernel
+def note(state: State, who: int, code: int, from_s: float, to_s: float) -> None:
+    """One more row of what is recorded; `advance` keeps room for those of an event and a re-cut of everything."""
+    row = state.now[0].n_segments
+    state.segment[row, 0] = who
+    state.segment[row, 1] = code
+    state.segment[row, 2] = from_s
+    state.segment[row, 3] = to_s
+    state.now[0].n_segments += 1
+
+
+@kernel
 def stop(world: World, state: State, job: int) -> None:
     """Take the job off its slot; `state.left` must be up to date, the GPU's load is the caller's business."""
     slot = state.job[job].slot
     if world.record:
-        row = state.now[0].n_segments
-        state.segment[row, 0] = job
-        state.segment[row, 1] = slot * 64 + state.slot[slot].slice_class
-        state.segment[row, 2] = state.job[job].began_s
-        state.segment[row, 3] = state.now[0].time_s
-        state.now[0].n_segments += 1
+        code = slot * CODES + state.slot[slot].slice_class
+        note(state, job, code, state.job[job].began_s, state.now[0].time_s)
     if not world.preempt:
         remove_end(state, slot)
     state.slot[slot].job = -1

@@ -9,7 +9,7 @@ from smartmig.jit import kernel
 from smartmig.policy.encoding import AT_CONFIG, track
 from smartmig.policy.view import SLOTS, JobArrays, State, World, left_now
 from smartmig.sim.mig.heaps import push_end, push_waiting, remove_end
-from smartmig.sim.mig.occupancy import charge, set_usable, stop
+from smartmig.sim.mig.occupancy import CODES, CUT, GONE, INSTANCE, charge, note, set_usable, stop
 from smartmig.sim.mig.plugged import rule_key
 
 
@@ -61,7 +61,14 @@ def recut_whole(world: World, jobs: JobArrays, state: State, gpu: int, config: i
         slot = gpu * SLOTS + place
         if state.slot[slot].job >= 0:
             requeue(world, jobs, state, state.slot[slot].job)
-        state.slot[slot].slice_class = world.cut_class[world.config_cut[config, 0], place]
+        wanted = world.cut_class[world.config_cut[config, 0], place]
+        if world.record:
+            now_s = state.now[0].time_s
+            if state.slot[slot].slice_class >= 0:
+                note(state, INSTANCE, slot * CODES + GONE, now_s, now_s)
+            if wanted >= 0:
+                note(state, INSTANCE, slot * CODES + wanted, now_s + world.recut_s, now_s)
+        state.slot[slot].slice_class = wanted
     state.gpu[gpu].taken = 0
     state.gpu[gpu].planned_busy = 0
     item = world.n_gpus * SLOTS + gpu
@@ -126,6 +133,8 @@ def recut(world: World, jobs: JobArrays, state: State, gpu: int, config: int) ->
     """Begin to cut the GPU to the configuration, which must be another than its present (or wanted) one."""
     now_s = state.now[0].time_s
     state.config_s[state.gpu[gpu].config] += now_s - state.gpu[gpu].config_since_s
+    if world.record:
+        note(state, CUT, state.gpu[gpu].config * world.n_gpus + gpu, state.gpu[gpu].config_since_s, now_s)
     state.gpu[gpu].config_since_s = now_s
     for entry, amount in ((AT_CONFIG, 1), (AT_CONFIG + world.config.size, state.gpu[gpu].busy)):
         state.tally[entry + state.gpu[gpu].config] -= amount
@@ -146,13 +155,18 @@ def operation_done(world: World, state: State, gpu: int) -> None:
         return
     operation = state.gpu[gpu].operation
     state.gpu[gpu].operation = 0
+    now_s = state.now[0].time_s
     if operation < 0:
         state.slot[~operation].slice_class = -1
+        if world.record:
+            note(state, INSTANCE, ~operation * CODES + GONE, now_s, now_s)
     else:
         slot = operation - 1
         # The wish may have changed while it was created; then it is idle and will be destroyed again.
         created = state.gpu[gpu].operation_class
         state.slot[slot].slice_class = created
+        if world.record:
+            note(state, INSTANCE, slot * CODES + created, now_s, now_s)
         if created == state.slot[slot].wanted_class:
             set_usable(world, state, gpu, state.gpu[gpu].usable | 1 << (slot - gpu * SLOTS))
     drain_on(world, state, gpu)

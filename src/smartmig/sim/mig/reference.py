@@ -7,6 +7,7 @@ rules' plain twins (`plain_choose`, `plain_control`) stand in for the compiled o
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,9 +15,9 @@ import numpy as np
 from smartmig.errors import SimulationError
 from smartmig.policy.plain import PlainGpu, PlainSlice, PlainView
 from smartmig.sim.mig.kernel import PATIENCE_S, SAME_INSTANT_S
-from smartmig.sim.mig.run import Cluster, Policy, config_seconds, cuts_of
+from smartmig.sim.mig.run import Cluster, Policy, config_names, config_seconds, cuts_of
 from smartmig.sim.mig.world import Settings, build_jobs
-from smartmig.types import Jobs, Layout, Run, Segments
+from smartmig.types import Cuts, Jobs, Layout, Run, Segments
 
 
 @dataclass
@@ -48,6 +49,11 @@ class ReferenceSimulator:
     policy: Policy
     settings: Settings
     record: list[tuple[int, PlainSlice, float, float]] = field(default_factory=list)
+    """who ran where, from when to when"""
+    lives: list[tuple[int, PlainSlice, float, float]] = field(default_factory=list)
+    """the same of instances, without a job"""
+    cut_record: list[tuple[int, int, float, float]] = field(default_factory=list)
+    """GPU, configuration, from when to when"""
 
     def __post_init__(self) -> None:
         self.cuts = cuts_of(self.cluster, self.policy.repartition)
@@ -81,6 +87,8 @@ class ReferenceSimulator:
         self.recut: dict[int, Recut] = {}
         self.wanted: list[Layout] = list(self.cuts.layouts)
         self.config = list(self.cuts.start)
+        self.cut_since_s = [0.0] * n_gpus
+        self.born = [(piece, 0.0) for gpu in gpus for piece in gpu.slices]
         self.config_s = [0.0] * len(self.cuts.configs)
         self.first_start_s = [math.nan] * n_jobs
         self.finish_s = [math.nan] * n_jobs
@@ -174,8 +182,21 @@ class ReferenceSimulator:
 
     # --------------------------------------------------------------------------------------------------- re-cutting
 
+    def _bury(self, pieces: Sequence[PlainSlice]) -> None:
+        """Write down the instances that are there no more."""
+        for piece, since_s in self.born:
+            if any(piece is one for one in pieces) and since_s < self.view.now_s:
+                self.lives.append((-1, piece, since_s, self.view.now_s))
+        self.born = [(piece, since_s) for piece, since_s in self.born if not any(piece is one for one in pieces)]
+
+    def _close_cut(self, gpu: int) -> None:
+        since_s, self.cut_since_s[gpu] = self.cut_since_s[gpu], self.view.now_s
+        if since_s < self.view.now_s:
+            self.cut_record.append((gpu, self.config[gpu], since_s, self.view.now_s))
+
     def begin_recut(self, gpu: PlainGpu, config: int) -> None:
         self.n_repartitions += 1
+        self._close_cut(gpu.index)
         self.config[gpu.index] = config
         variants = self.cuts.configs[config].variants
         if self.settings.drain:
@@ -187,7 +208,9 @@ class ReferenceSimulator:
             if piece.job is not None:
                 self.n_preemptions += 1
                 self.stop(piece.job)
+        self._bury(gpu.slices)
         gpu.slices = self._instances(gpu.index, variants[0])
+        self.born += [(piece, self.view.now_s + self.settings.recut_s) for piece in gpu.slices]
         gpu.down = True
         self.recut[gpu.index] = Recut(self.view.now_s + self.settings.recut_s)
 
@@ -233,8 +256,10 @@ class ReferenceSimulator:
         gpu.down = False
         if done.destroy is not None:
             gpu.slices.remove(done.destroy)
+            self._bury([done.destroy])
         if done.create is not None:
             gpu.slices.append(done.create)
+            self.born.append((done.create, self.view.now_s))
             gpu.slices.sort(key=lambda piece: piece.start)
             self._mark_draining(gpu)
         self.go_on_draining(gpu)
@@ -298,16 +323,11 @@ class ReferenceSimulator:
         return bool(changes)
 
     def result(self) -> Run:
-        pieces = [piece for _, piece, _, _ in self.record]
-        segments = Segments(
-            job=np.array([job for job, *_ in self.record], dtype=np.int64),
-            gpu=np.array([piece.gpu for piece in pieces], dtype=np.int64),
-            start=np.array([piece.start for piece in pieces], dtype=np.int64),
-            size=np.array([piece.size for piece in pieces], dtype=np.int64),
-            span=np.array([len(self._memory(piece)) for piece in pieces], dtype=np.int64),
-            from_s=np.array([from_s for _, _, from_s, _ in self.record]),
-            to_s=np.array([to_s for *_, to_s in self.record]),
-        )
+        self._bury([piece for gpu in self.view.gpus for piece in gpu.slices])
+        for gpu in range(len(self.config)):
+            self._close_cut(gpu)
+        gpus, configs, from_s, to_s = np.array(self.cut_record).reshape(-1, 4).T
+        cuts = Cuts(gpus.astype(np.int64), configs.astype(np.int64), from_s, to_s, config_names(self.cuts))
         return Run(
             first_start_s=np.array(self.first_start_s),
             finish_s=np.array(self.finish_s),
@@ -319,7 +339,21 @@ class ReferenceSimulator:
             n_repartitions=self.n_repartitions,
             n_preemptions=self.n_preemptions,
             config_s=config_seconds(self.cuts, np.array(self.config_s)),
-            segments=segments if self.settings.record else None,
+            segments=self._segments(self.record) if self.settings.record else None,
+            instances=self._segments(self.lives) if self.settings.record else None,
+            cuts=cuts if self.settings.record else None,
+        )
+
+    def _segments(self, rows: Sequence[tuple[int, PlainSlice, float, float]]) -> Segments:
+        pieces = [piece for _, piece, _, _ in rows]
+        return Segments(
+            job=np.array([job for job, *_ in rows], dtype=np.int64),
+            gpu=np.array([piece.gpu for piece in pieces], dtype=np.int64),
+            start=np.array([piece.start for piece in pieces], dtype=np.int64),
+            size=np.array([piece.size for piece in pieces], dtype=np.int64),
+            span=np.array([len(self._memory(piece)) for piece in pieces], dtype=np.int64),
+            from_s=np.array([from_s for _, _, from_s, _ in rows]),
+            to_s=np.array([to_s for *_, to_s in rows]),
         )
 
 

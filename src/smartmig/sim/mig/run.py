@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -25,9 +26,10 @@ from smartmig.sim.mig.kernel import (
     controlled_engine,
     engine,
 )
+from smartmig.sim.mig.occupancy import CODES, CUT, GONE, INSTANCE
 from smartmig.sim.mig.rollout import planned_stepper, rollout_engine
 from smartmig.sim.mig.world import Settings, build_jobs, build_world, fresh_state
-from smartmig.types import Floats, Jobs, Layout, Run, Segments
+from smartmig.types import Cuts, Floats, Jobs, Layout, Run, Segments
 
 EVENTS_BETWEEN_PAUSES = 400_000
 """Kernels cannot be interrupted: come back this often for progress and Ctrl-C."""
@@ -159,20 +161,62 @@ def run_of(world: World, state: State, cuts: CutTable) -> Run:
         n_repartitions=int(now["n_recuts"]),
         n_preemptions=int(now["n_preemptions"]),
         config_s=config_seconds(cuts, state.config_s),
-        segments=segments_of(world, state.segment[: now["n_segments"]]) if world.record else None,
+        **_recorded(world, state, cuts),
     )
 
 
-def config_seconds(cuts: CutTable, seconds: Floats) -> dict[str, float]:
+def _recorded(world: World, state: State, cuts: CutTable) -> dict[str, Any]:
+    """The fields of `Run` that only a recorded one has."""
+    if not world.record:
+        return {}
+    rows = state.segment[: int(state.now[0]["n_segments"])]
+    who = rows[:, 0]
     return {
-        f"{cuts.models[config.model].id}:{config.text}": float(spent)
-        for config, spent in zip(cuts.configs, seconds, strict=True)
-        if spent > 0
+        "segments": segments_of(world, rows[who >= 0]),
+        "instances": instances_of(world, rows[who == INSTANCE], cuts, float(state.now[0]["time_s"])),
+        "cuts": _cuts_of(world, rows[who == CUT], cuts),
     }
 
 
+def _cuts_of(world: World, rows: Floats, cuts: CutTable) -> Cuts:
+    rows = rows[rows[:, 3] > rows[:, 2]]
+    config, gpu = np.divmod(rows[:, 1].astype(np.int64), world.n_gpus)
+    return Cuts(gpu, config, rows[:, 2].copy(), rows[:, 3].copy(), config_names(cuts))
+
+
+def instances_of(world: World, changes: Floats, cuts: CutTable, end_s: float) -> Segments:
+    """From what each slot became, in the order it was told, to instances with a beginning and an end."""
+    at_first = [
+        (INSTANCE, (gpu * SLOTS + place.start) * CODES + cuts.class_of(cuts.gpu_model[gpu], place.profile), 0.0, 0.0)
+        for gpu, layout in enumerate(cuts.layouts)
+        for place in layout
+    ]
+    rows = np.concatenate([np.array(at_first).reshape(-1, 4), changes])
+    slot, becomes = np.divmod(rows[:, 1].astype(np.int64), CODES)
+    order = np.argsort(slot, kind="stable")
+    slot, becomes, from_s = slot[order], becomes[order], rows[order, 2]
+    to_s = np.append(np.where(slot[1:] == slot[:-1], from_s[1:], end_s), end_s)
+    # A GPU cut again before it came back never had the instances that were promised.
+    there = (becomes != GONE) & (to_s > from_s)
+    codes = slot[there] * CODES + becomes[there]
+    return segments_of(world, np.column_stack([np.full(codes.size, -1), codes, from_s[there], to_s[there]]))
+
+
+def config_names(cuts: CutTable) -> tuple[str, ...]:
+    return tuple(f"{cuts.models[config.model].id}:{config.text}" for config in cuts.configs)
+
+
+def config_seconds(cuts: CutTable, seconds: Floats) -> dict[str, float]:
+    """By name: what shares one, such as a card with two power curves, is counted together."""
+    spent_s: dict[str, float] = {}
+    for name, spent in zip(config_names(cuts), seconds.tolist(), strict=True):
+        if spent > 0:
+            spent_s[name] = spent_s.get(name, 0.0) + spent
+    return spent_s
+
+
 def segments_of(world: World, rows: Floats) -> Segments:
-    slot, slice_class = np.divmod(rows[:, 1].astype(np.int64), 64)
+    slot, slice_class = np.divmod(rows[:, 1].astype(np.int64), CODES)
     return Segments(
         job=rows[:, 0].astype(np.int64),
         gpu=slot // SLOTS,

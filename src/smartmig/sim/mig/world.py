@@ -53,7 +53,7 @@ class Settings:
     charge_after_release: bool = False
     """S1's energy accounting, which misses the last interval of every job; only to reproduce its table"""
     record: bool = False
-    """keep every stretch a job ran"""
+    """keep every stretch a job ran and how every GPU was cut"""
     seed: int = 0
     """of the policy's own draws"""
 
@@ -237,5 +237,5 @@ def fresh_state(world: World, n_jobs: int, cuts: CutTable) -> State:
         config_s=np.zeros(len(cuts.configs)),
         tally=tally,
         flow=np.zeros(3),
-        segment=np.zeros((4 * n_slots + 2 * n_jobs if world.record else 0, 4)),
+        segment=np.zeros((12 * n_slots + 2 * n_jobs if world.record else 0, 4)),
     )
