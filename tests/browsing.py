@@ -19,10 +19,10 @@ def sign_in(page: Any, token: str, then: str = ".card") -> None:
     page.locator(then).first.wait_for()
 
 
-def says(page: Any, selector: str, text: str) -> None:
+def says(page: Any, selector: str, text: str, timeout_ms: int = WAIT_MS) -> None:
     from playwright.sync_api import expect
 
-    expect(page.locator(selector)).to_contain_text(text, timeout=WAIT_MS)
+    expect(page.locator(selector)).to_contain_text(text, timeout=timeout_ms)
 
 
 def serious(page: Any) -> list[tuple[str, str]]:
