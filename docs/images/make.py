@@ -111,7 +111,7 @@ def layouts_figure() -> go.Figure:
 
 
 def shoot_dashboard(folder: Path) -> None:
-    """A simulated cluster with learned cuts, a minute after its start."""
+    """A simulated cluster with learned cuts, a minute after its start; and what the playground proposes, run."""
     log = folder / "log"
     command = [Path(sys.executable).with_name("smartmig"), "serve", "--port", "0", "--mode", "act"]
     with log.open("w") as stream:
@@ -134,6 +134,11 @@ def shoot_dashboard(folder: Path) -> None:
             page.press("#token", "Enter")
             page.wait_for_selector("#effect .bar", timeout=60_000)
             page.screenshot(path=HERE / "dashboard.png")
+            page.goto(f"{url[1]}/playground")
+            page.click("#go:enabled", timeout=60_000)
+            page.wait_for_selector(".plot .main-svg", timeout=600_000)
+            page.wait_for_timeout(1000)
+            page.screenshot(path=HERE / "playground.png")
             browser.close()
     finally:
         server.terminate()

@@ -18,13 +18,14 @@ from typing import Any
 
 from smartmig.bounds import et_bound
 from smartmig.bounds.energy import paper_energy_bound_j
+from smartmig.errors import InputError
 from smartmig.metrics.summary import Summary, summarise
 from smartmig.policy.repartition.mean_field import MeanField
 from smartmig.report.comparison import Comparison, PolicyRuns, SampleDay
 from smartmig.report.preferences import Preferences, preferences
 from smartmig.scenario import PolicySpec, Scenario
 from smartmig.sim.mig.batch import Days, Setting
-from smartmig.sim.mig.run import Cluster, simulate
+from smartmig.sim.mig.run import Cluster, cuts_of, simulate
 from smartmig.types import Jobs, Run
 
 PREFERENCE_DAYS = 20
@@ -111,6 +112,16 @@ def gather(
     return [future.result() for future in futures]
 
 
+def refuse_early(scenario: Scenario) -> None:
+    """A bad id, knob or cut is a sentence now, not a failed worker."""
+    titles = [policy.title for policy in scenario.policies]
+    if len(set(titles)) < len(titles):
+        raise InputError(f"two policies are the same: {next(t for t in titles if titles.count(t) > 1)}")
+    for policy in scenario.policies:
+        cuts_of(scenario.cluster_for(policy), policy.policy().repartition)
+    scenario.jobs(scenario.first_seed)
+
+
 def compare(
     scenario: Scenario,
     progress: Progress,
@@ -178,10 +189,15 @@ def drawable(title: str, jobs: Jobs, run: Run, cluster: Cluster) -> SampleDay:
 
 
 def sample_days(scenario: Scenario, comparison: Comparison) -> tuple[SampleDay, ...]:
-    """The baseline's first day and the best policy's: two timelines tell the story, more make the page heavy."""
-    best = min(comparison.policies, key=lambda runs: float(comparison.values(runs.name, "et").mean())).name
-    shown = dict.fromkeys((scenario.policies[0].title, best))
+    """The first day of the policies to be drawn."""
+    shown = drawn_policies(comparison)
     return tuple(sample_day(scenario, policy) for policy in scenario.policies if policy.title in shown)
+
+
+def drawn_policies(comparison: Comparison) -> tuple[str, ...]:
+    """The baseline and the best: two timelines tell the story, more make the page heavy."""
+    best = min(comparison.policies, key=lambda runs: float(comparison.values(runs.name, "et").mean())).name
+    return tuple(dict.fromkeys((comparison.baseline, best)))
 
 
 def with_seeds(scenario: Scenario, seeds: int | None, first_seed: int | None) -> Scenario:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from smartmig.errors import UnknownName
@@ -126,3 +127,13 @@ def load(table: Mapping[str, str], what: str, name: str, where: str = "") -> Any
         raise UnknownName(what, name, table, where)
     module, _, attribute = table[name].partition(":")
     return getattr(importlib.import_module(module), attribute)
+
+
+def described(table: Mapping[str, str], what: str) -> list[dict[str, Any]]:
+    """Every rule of a table: its id, the first line about it, and its knobs with their defaults."""
+    rules = []
+    for name in table:
+        rule = load(table, what, name)
+        about = (rule.__doc__ or "").strip().splitlines()[0]
+        rules.append({"id": name, "about": about, "knobs": {f.name: f.default for f in fields(rule)}})
+    return rules

@@ -31,6 +31,11 @@ STRICT = ConfigDict(extra="forbid", str_strip_whitespace=True)
 RuleSpec = str | dict[str, Any]
 """A rule by id, or a mapping of `id` and the rule's knobs."""
 
+PAIRS: dict[str, tuple[RuleSpec, RuleSpec]] = {
+    "joint": ({"id": "learned", "policy_file": "joint"}, {"id": "mean-field", "policy_file": "joint"}),
+}
+"""Placing and cutting that were trained together, by the name that `--policy` takes."""
+
 
 @strict_dataclass(frozen=True, config=STRICT)
 class ClusterSpec:

@@ -2,103 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
-import socket
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from browsing import AWAY, WAIT_MS, says, serious, sign_in
 from served import Daemon
-from smartmig.control.store import open_store
-from smartmig.control.tokens import Role, add_token
 
-CHROMIUM = shutil.which("chromium")
-if CHROMIUM is None:
-    pytest.skip("needs Chromium (apt-get install chromium)", allow_module_level=True)
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright (pip install 'smartmig[dev]')")
-axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe (pip install 'smartmig[dev]')")
 
-WAIT_MS = 60_000
-"""The first decision of a fresh checkout compiles the rules, and the machines are slow."""
-
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
-
-AWAY = ("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE")
-"""What the browser itself writes while a server is away."""
+Serve = Callable[[str], Daemon]
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("browser")
-
-
-@pytest.fixture(scope="module")
-def tokens(home: Path) -> dict[str, str]:
-    engine = open_store(str(home / "journal.db"))
-    made = {name: add_token(engine, name, role) for name, role in (("ann", Role.operator), ("bob", Role.viewer))}
-    engine.dispose()
-    return made
-
-
-@pytest.fixture(scope="module")
-def port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        number: int = free.getsockname()[1]
-    return number
-
-
-def serve(home: Path, port: int, adapter: str) -> Daemon:
-    return Daemon(home, "--port", str(port), "--mode", "act", "--adapter", adapter)
-
-
-@pytest.fixture(scope="module")
-def daemon(home: Path, tokens: dict[str, str], port: int) -> Iterator[Daemon]:  # noqa: ARG001
-    running = serve(home, port, "simulated:load=2")
-    yield running
-    if running.process.poll() is None:
-        running.stop()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield opened
-        opened.close()
-
-
-@pytest.fixture
-def page(browser: Any, daemon: Daemon) -> Iterator[Any]:
-    """A page of its own, at 1440 px, not signed in; whatever it writes to the console fails the test."""
-    context = browser.new_context(viewport={"width": 1440, "height": 900})
-    context.set_default_timeout(WAIT_MS)
-    made = context.new_page()
-    said: list[str] = []
-    made.on("console", lambda message: said.append(message.text))
-    made.on("pageerror", lambda error: said.append(str(error)))
-    made.expected = []  # refused and failed requests are written there by the browser itself
-    made.goto(daemon.url)
-    yield made
-    context.close()
-    assert [line for line in said if not any(part in line for part in made.expected)] == []
-
-
-def sign_in(page: Any, token: str) -> None:
-    page.get_by_label("Token").fill(token)
-    page.get_by_role("button", name="Sign in").click()
-    page.locator(".card").first.wait_for()
-
-
-def says(page: Any, selector: str, text: str) -> None:
-    playwright.expect(page.locator(selector)).to_contain_text(text, timeout=WAIT_MS)
-
-
-def serious(page: Any) -> list[tuple[str, str]]:
-    found = axe.Axe().run(page).response["violations"]
-    return [(one["id"], one["nodes"][0]["html"][:200]) for one in found if one["impact"] in ("serious", "critical")]
+def daemon(serve: Serve, browser: Any) -> Daemon:  # noqa: ARG001
+    return serve("simulated:load=2")
 
 
 def test_sign_in__refuses_a_wrong_token_and_keeps_a_right_one_for_the_tab(page: Any, tokens: dict[str, str]) -> None:
@@ -231,6 +150,16 @@ def test_journal__search_and_travel_to_what_was(page: Any, tokens: dict[str, str
     playwright.expect(page.locator("#banner")).to_be_empty(timeout=WAIT_MS)
 
 
+def test_board__a_part_that_fails_leaves_the_rest(page: Any, tokens: dict[str, str]) -> None:
+    page.expected.append("status of 503")
+    refused = {"status": 503, "content_type": "application/json", "body": '{"detail": "the store is away"}'}
+    page.route("**/api/v1/guard", lambda route: route.fulfill(**refused))
+    sign_in(page, tokens["bob"])
+    says(page, "#banner", "Part of the page could not be loaded: the store is away")
+    assert page.locator(".card").count() == 8
+    says(page, "#decision", "Decision ")
+
+
 def test_page__holds_no_script_of_its_own_and_no_stranger_s(page: Any, daemon: Daemon) -> None:
     answer = page.request.get(daemon.url)
     policy = answer.headers["content-security-policy"]
@@ -245,19 +174,16 @@ def test_page__holds_no_script_of_its_own_and_no_stranger_s(page: Any, daemon: D
 
 
 def test_page__says_stale_and_comes_back_with_the_server(
-    page: Any, tokens: dict[str, str], home: Path, port: int, daemon: Daemon
+    page: Any, tokens: dict[str, str], serve: Serve, daemon: Daemon
 ) -> None:
     sign_in(page, tokens["bob"])
     page.expected.extend(AWAY)
     assert daemon.stop() == 0
     says(page, "#banner", "Stale: the server has not answered")
     assert serious(page) == []
-    again = serve(home, port, "simulated:gpus=,nodes=2x4,load=3,speedup=600")
-    try:
-        playwright.expect(page.locator("#banner")).not_to_contain_text("Stale", timeout=WAIT_MS)
-        page.locator(".whole .slot.busy").first.wait_for()
-        assert page.locator(".card").count() == 2
-        says(page, "#decision", "Why these jobs and nodes")
-        assert serious(page) == []
-    finally:
-        again.stop()
+    serve("simulated:gpus=,nodes=2x4,load=3,speedup=600")
+    playwright.expect(page.locator("#banner")).not_to_contain_text("Stale", timeout=WAIT_MS)
+    page.locator(".whole .slot.busy").first.wait_for()
+    assert page.locator(".card").count() == 2
+    says(page, "#decision", "Why these jobs and nodes")
+    assert serious(page) == []

@@ -15,6 +15,7 @@ from smartmig.cli.live_policy import FALLBACK
 from smartmig.control.tokens import Role, add_token
 from smartmig.web.app import Server, create_app
 from smartmig.web.guarding import RateLimit
+from smartmig.web.playground.runs import Playground
 from strategies import make_gangs
 
 JOBS = make_gangs((0, 4, 30, 40), (0, 3, 20, 60), (1, 8, 10, 20), (2, 1, 5, 10), (3, 2, 50, 60), user="uvuvu")
@@ -22,15 +23,18 @@ JOBS = make_gangs((0, 4, 30, 40), (0, 3, 20, 60), (1, 8, 10, 20), (2, 1, 5, 10),
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    loop, _ = gang_loop(tmp_path_factory.mktemp("fuzz"), JOBS)
+    folder = tmp_path_factory.mktemp("fuzz")
+    loop, _ = gang_loop(folder, JOBS)
     for _ in range(3):
         loop.source.wait(1e9)
         loop.step()
     token = add_token(loop.journal.engine, "op", Role.operator)
     worlds = ("gang",)
     server = Server(loop, GANG_NAMES.policy(worlds), FALLBACK.policy(worlds))
-    app = create_app(server, RateLimit(1e9, 1e9), ends=lambda: True)
+    playground = Playground(folder / "playground", server.hub.tell)
+    app = create_app(server, playground, RateLimit(1e9, 1e9), ends=lambda: True)
     yield app, token
+    playground.close()
     loop.journal.close()
 
 

@@ -11,14 +11,13 @@ import typer
 from smartmig.cli import complete, gang
 from smartmig.cli.console import Json, log, output, prepare_place, print_json, progress_bar
 from smartmig.cli.options import Layouts, PolicyFile, Recut, Speed, pair_of, rule_spec, with_flags, with_policy_file
-from smartmig.compare import BoundChoice, sample_days, with_seeds
+from smartmig.compare import BoundChoice, refuse_early, sample_days, with_seeds
 from smartmig.compare import compare as run_comparison
 from smartmig.errors import InputError, NoSliceFits
 from smartmig.report.page import comparison_page
 from smartmig.report.tables import comparison_json, comparison_table
 from smartmig.scenario import ClusterSpec, PolicySpec, RuleSpec, Scenario, read_scenario
 from smartmig.sim.gang.world import Backfill
-from smartmig.sim.mig.run import cuts_of
 from smartmig.workload.jobs_csv import place_of_job
 from smartmig.workload.mix import parse_deadline
 
@@ -132,7 +131,7 @@ def compare(
     if jobs is not None and seeds is not None:
         raise InputError("--seeds counts generated days; a job file (--jobs) is run once")
     plan = with_seeds(plan, 1 if jobs is not None else seeds, first_seed)
-    _refuse_early(plan)
+    refuse_early(plan)
     if report is not None:
         prepare_place(report)
     try:
@@ -150,16 +149,6 @@ def compare(
         output().print(comparison_table(result, output().width))
         for note in result.notes:
             log(f"note: {note}")
-
-
-def _refuse_early(plan: Scenario) -> None:
-    """A bad id, knob or cut is a sentence now, not a failed worker."""
-    titles = [policy.title for policy in plan.policies]
-    if len(set(titles)) < len(titles):
-        raise InputError(f"two policies are the same: {next(t for t in titles if titles.count(t) > 1)}")
-    for policy in plan.policies:
-        cuts_of(plan.cluster_for(policy), policy.policy().repartition)
-    plan.jobs(plan.first_seed)
 
 
 def _workload(spec: RuleSpec, jobs: Path | None, multiplier: float | None, deadline: str | None) -> RuleSpec:

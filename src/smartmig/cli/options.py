@@ -18,7 +18,7 @@ import yaml
 
 from smartmig.cli import complete
 from smartmig.errors import InputError, UnknownName
-from smartmig.scenario import RuleSpec
+from smartmig.scenario import PAIRS, RuleSpec
 
 
 class Recut(StrEnum):
@@ -73,11 +73,6 @@ PolicyFile = Annotated[
         dir_okay=False,
     ),
 ]
-
-PAIRS: dict[str, tuple[RuleSpec, RuleSpec]] = {
-    "joint": ({"id": "learned", "policy_file": "joint"}, {"id": "mean-field", "policy_file": "joint"}),
-}
-"""Placing and cutting that were trained together, by the name that `--policy` takes."""
 
 
 def pair_of(policy: str, where: str, policy_file: Path | None) -> tuple[RuleSpec, RuleSpec]:

@@ -14,7 +14,7 @@ import typer
 
 from smartmig import __version__
 from smartmig.cli.console import log
-from smartmig.cli.live_places import JournalPlace, KillFile, journal_place, kill_place, needs
+from smartmig.cli.live_places import JournalPlace, KillFile, home, journal_place, kill_place, needs
 from smartmig.cli.live_policy import (
     FALLBACK,
     Allocation,
@@ -153,6 +153,7 @@ def _serve_api(loop: Any, policy: Any, fallback: Any, seed: int, host: str, port
 
     from smartmig.control.tokens import Role, add_token, list_tokens
     from smartmig.web.app import Server, create_app
+    from smartmig.web.playground.runs import Playground
 
     engine = loop.journal.engine
     if not list_tokens(engine):
@@ -167,7 +168,8 @@ def _serve_api(loop: Any, policy: Any, fallback: Any, seed: int, host: str, port
 
     loop.listener = hear
     server: uvicorn.Server
-    app = create_app(web, ends=lambda: server.should_exit)
+    playground = Playground(home() / "playground", web.hub.tell)
+    app = create_app(web, playground, ends=lambda: server.should_exit)
     server = uvicorn.Server(uvicorn.Config(app, host=host, port=port, log_level="warning", access_log=False))
     failed: list[BaseException] = []
 
@@ -194,6 +196,7 @@ def _serve_api(loop: Any, policy: Any, fallback: Any, seed: int, host: str, port
         _listen(server, host, record)
     finally:
         loop.stop()
+        playground.close()
         thread.join()
     if failed:
         raise failed[0]

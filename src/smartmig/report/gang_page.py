@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from smartmig.metrics.statistics import estimate
-from smartmig.report.drawing import log_ticks
+from smartmig.report.drawing import legend_below_on_phone, log_ticks, sheet
 from smartmig.report.gang_fairness import NOTE as FAIRNESS_NOTE
 from smartmig.report.gang_fairness import by_size, fairness_rows, size_names, user_rows
 from smartmig.report.gang_tables import NOTE, GangComparison, comparison_rows
@@ -22,6 +22,11 @@ HEIGHT = 420
 
 def gang_page(path: Path, comparison: GangComparison, more: Sequence[Section] = ()) -> None:
     """Write the page; `more` sections go before the numbers."""
+    write_page(path, comparison.title, *gang_parts(comparison, more))
+
+
+def gang_parts(comparison: GangComparison, more: Sequence[Section] = ()) -> tuple[str, list[Section]]:
+    """What the page says first, and its sections."""
     n = len(comparison.seeds)
     of = f"{n} seeds of made-up requests, the same for all" if n > 1 else "one run each"
     policies = f"{len(comparison.policies)} {'policy' if len(comparison.policies) == 1 else 'policies'}"
@@ -35,7 +40,7 @@ def gang_page(path: Path, comparison: GangComparison, more: Sequence[Section] = 
     if users := user_rows(comparison):
         text = f"Mean wait in hours of the users who wait longest under {comparison.policies[0][0]}."
         sections.append(Section("Waiting by user", text, None, users))
-    write_page(path, comparison.title, intro, sections)
+    return intro, sections
 
 
 def waiting_section(comparison: GangComparison) -> Section:
@@ -90,9 +95,9 @@ def _best(comparison: GangComparison) -> int:
 
 
 def _figure(title: str) -> go.Figure:
-    figure = go.Figure(layout={"height": HEIGHT, "legend": {"orientation": "h", "y": -0.2}})
+    figure = sheet(HEIGHT, margin={"t": 64})
     figure.update_yaxes(title_text=title)
-    return figure
+    return legend_below_on_phone(figure)
 
 
 def _times(time_s: Floats) -> list[str]:

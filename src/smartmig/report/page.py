@@ -69,6 +69,13 @@ def comparison_page(
     path: Path, comparison: Comparison, samples: Sequence[SampleDay], extra: Sequence[Section] = ()
 ) -> None:
     """The whole report of a comparison; `samples` are the days drawn in full, `extra` comes before the notes."""
+    write_page(path, comparison.title, *comparison_parts(comparison, samples, extra))
+
+
+def comparison_parts(
+    comparison: Comparison, samples: Sequence[SampleDay], extra: Sequence[Section] = ()
+) -> tuple[str, list[Section]]:
+    """What the report says first, and its sections."""
     names = [runs.name for runs in comparison.policies]
     headings, rows, best = comparison_cells(comparison)
     table = [headings, *([f"{value} {beside}".strip() for value, beside in row] for row in rows)]
@@ -94,7 +101,7 @@ def comparison_page(
         f"{'seed' if len(comparison.seeds) == 1 else 'seeds'} of about {n_jobs:,.0f} jobs. "
         f"Least ET: {least[0][0]}, {' '.join(least[5]).strip()}."
     )
-    write_page(path, comparison.title, intro, sections)
+    return intro, sections
 
 
 def _costs(comparison: Comparison) -> list[Section]:
@@ -185,19 +192,24 @@ def _quiet_interval(cell: str) -> str:
 
 def _drawn(index: int, section: Section) -> str:
     """The figure as data, without its template: the page holds both templates once."""
-    figure: Any = section.figure
-    content = json.loads(figure.to_json())
-    layout = content["layout"]
-    layout.pop("template", None)
-    height = layout.get("height", 450)
-    narrow = ((layout.get("meta") or {}).get("phone") or {}).get("layout", {}).get("height", height)
+    content, height, narrow = figure_data(section.figure)
     label = html.escape(section.title, quote=True)
-    zoom = _ZOOM.replace("NAME", label) if "zoom" in (layout.get("meta") or {}) else ""
+    zoom = _ZOOM.replace("NAME", label) if "zoom" in (content["layout"].get("meta") or {}) else ""
     return (
         f'<figure>{zoom}<div class="plot" role="group" aria-label="{label}" data-figure="figure-{index}" '
         f'style="--tall:{height}px;--tall-narrow:{narrow}px"></div></figure>\n'
         f'<script type="application/json" id="figure-{index}">{_script_json(content)}</script>'
     )
+
+
+def figure_data(figure: Any) -> tuple[dict[str, Any], int, int]:
+    """A figure as plain data without its template; its height, and that on a narrow screen."""
+    content: dict[str, Any] = json.loads(figure.to_json())
+    layout = content["layout"]
+    layout.pop("template", None)
+    height = layout.get("height", 450)
+    narrow = ((layout.get("meta") or {}).get("phone") or {}).get("layout", {}).get("height", height)
+    return content, height, narrow
 
 
 def _prose(text: str) -> str:

@@ -44,6 +44,8 @@ from smartmig.web.events import Hub
 from smartmig.web.guarding import COOKIE, RateLimit, asks_for, bearer
 from smartmig.web.metrics import Metrics
 from smartmig.web.pages import add_pages
+from smartmig.web.playground.routes import add_playground
+from smartmig.web.playground.runs import Playground
 from smartmig.web.view import queued_jobs, recorded_answer, state_answer
 
 KINDS = ("boot", "state", "decision", "outcome", "memory", "audit", "error")
@@ -124,7 +126,9 @@ def _effect_of(effect: Effect | None) -> EffectOf | None:
     return EffectOf(**asdict(effect)) if effect is not None else None
 
 
-def create_app(server: Server, limit: RateLimit | None = None, ends: Callable[[], bool] = lambda: False) -> FastAPI:
+def create_app(
+    server: Server, playground: Playground, limit: RateLimit | None = None, ends: Callable[[], bool] = lambda: False
+) -> FastAPI:
     """The application for a running loop."""
     loop = server.loop
     app = FastAPI(title="smartmig", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
@@ -241,9 +245,11 @@ def create_app(server: Server, limit: RateLimit | None = None, ends: Callable[[]
         )
 
     @app.get("/events", response_class=StreamingResponse, **reads)
-    def events() -> StreamingResponse:
-        """Server-sent events: state, decision, outcome, audit, error."""
-        stream: AsyncIterator[str] = server.hub.listen(lambda: ends() or loop.stopping)
+    def events(
+        only: Annotated[str, Query(max_length=20, description="this kind of event and no other")] = "",
+    ) -> StreamingResponse:
+        """Server-sent events: state, decision, outcome, audit, error, playground."""
+        stream: AsyncIterator[str] = server.hub.listen(lambda: ends() or loop.stopping, only)
         return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
     @app.get("/metrics", response_class=PlainTextResponse, **reads)
@@ -263,6 +269,11 @@ def create_app(server: Server, limit: RateLimit | None = None, ends: Callable[[]
     def login(response: Response, header: Annotated[HTTPAuthorizationCredentials, Security(bearer)]) -> None:
         """Keep the token in a cookie that scripts cannot read, for pages that only look."""
         response.set_cookie(COOKIE, header.credentials, httponly=True, samesite="strict", path="/")
+
+    @app.post("/api/v1/logout", dependencies=[Depends(viewer)], responses=REFUSALS, tags=["look"], status_code=204)
+    def logout(response: Response) -> None:
+        """Take that cookie away again."""
+        response.delete_cookie(COOKIE, httponly=True, samesite="strict", path="/")
 
     @app.post("/api/v1/pause", **changes)
     def pause(holder: Operator) -> Changed:
@@ -293,5 +304,6 @@ def create_app(server: Server, limit: RateLimit | None = None, ends: Callable[[]
         loop.kill(f"{holder.name}: {wish.why}")
         return changed()
 
+    add_playground(app, playground, viewer, REFUSALS)
     add_pages(app)
     return app

@@ -16,7 +16,7 @@ class Hub:
     """Any thread may `tell`; listeners live in the server's event loop."""
 
     def __init__(self) -> None:
-        self._listeners: set[asyncio.Queue[str | None]] = set()
+        self._listeners: dict[asyncio.Queue[str | None], str] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._number = 0
 
@@ -27,25 +27,27 @@ class Hub:
         text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), default=str)
         message = f"id: {self._number}\nevent: {event}\ndata: {text}\n\n"
         try:
-            self._loop.call_soon_threadsafe(self._spread, message)
+            self._loop.call_soon_threadsafe(self._spread, event, message)
         except RuntimeError:
             self._loop = None  # the server has stopped
 
-    def _spread(self, message: str) -> None:
-        for listener in list(self._listeners):
+    def _spread(self, event: str, message: str) -> None:
+        for listener, only in list(self._listeners.items()):
+            if only and event != only:
+                continue
             try:
                 listener.put_nowait(message)
             except asyncio.QueueFull:
-                self._listeners.discard(listener)
+                del self._listeners[listener]
                 while not listener.empty():
                     listener.get_nowait()
                 listener.put_nowait(None)
 
-    async def listen(self, ends: Callable[[], bool]) -> AsyncIterator[str]:
-        """Events from now on, until the listener goes or the server ends."""
+    async def listen(self, ends: Callable[[], bool], only: str = "") -> AsyncIterator[str]:
+        """Events from now on (`only`: of this kind), until the listener goes or the server ends."""
         self._loop = asyncio.get_running_loop()
         mine: asyncio.Queue[str | None] = asyncio.Queue(ROOM)
-        self._listeners.add(mine)
+        self._listeners[mine] = only
         quiet_s = 0.0
         try:
             yield ": smartmig events\n\n"
@@ -63,4 +65,4 @@ class Hub:
                 quiet_s = 0.0
                 yield message
         finally:
-            self._listeners.discard(mine)
+            self._listeners.pop(mine, None)

@@ -78,12 +78,14 @@ class _Shared:
         self.lock = threading.Lock()
         self.changed = threading.Event()
         self.zero_s = cluster.time_s
-        self.began_s = time.monotonic()
+        self.began_s: float | None = None
+        """on our own clock: time stands still until somebody waits for it to pass; a first start compiles for long"""
 
     def now_s(self) -> float:
         if self.speedup == NO_SPEED_LIMIT:
             return self.cluster.time_s
-        return self.zero_s + (time.monotonic() - self.began_s) * self.speedup
+        passed_s = 0.0 if self.began_s is None else time.monotonic() - self.began_s
+        return self.zero_s + passed_s * self.speedup
 
 
 class SimulatedSource:
@@ -102,6 +104,8 @@ class SimulatedSource:
         """`timeout_s` in seconds of the cluster."""
         shared = self.shared
         with shared.lock:
+            if shared.began_s is None:
+                shared.began_s = time.monotonic()
             now_s = shared.now_s()
             next_s = min(shared.cluster.next_event_s, now_s + timeout_s)
             if shared.speedup == NO_SPEED_LIMIT:

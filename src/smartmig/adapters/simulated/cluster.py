@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -76,6 +77,10 @@ class Machine:
     """away because it failed, not because it drains"""
 
 
+KEPT = 20_000
+"""Jobs that are no more and still known: a simulated cluster may run for months."""
+
+
 @dataclass(frozen=True)
 class Ended:
     """A job that is no more."""
@@ -104,7 +109,7 @@ class SimulatedCluster:
         self.running: dict[JobKey, tuple[int, RunningJob]] = {}
         self.true_s: dict[JobKey, float] = {}
         self.left: dict[JobKey, float] = {}
-        self.ended: list[Ended] = []
+        self.ended: deque[Ended] = deque(maxlen=KEPT)
         self._arrivals = arrivals
         self._next = next(arrivals, None)
         self._numbers = count()

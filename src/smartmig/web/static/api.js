@@ -51,14 +51,14 @@ const lines = async function* (stream) {
   }
 };
 
-// `heard(event, body)` for every event, `up()` and `down()` when the connection comes and goes; returns how to end it.
+// `heard(event, data)` for every event (`only`: of this kind), `up()` and `down()` when the connection comes and goes; returns how to end it.
 // EventSource cannot send a token, and a cookie would outlive the tab.
-export const listen = ({heard, up, down}) => {
+export const listen = ({heard, up, down, only = ""}) => {
   let ended = false;
   let stop = null;
   const once = async () => {
     stop = new AbortController();
-    const answer = await fetch("/events", {headers: {Authorization: `Bearer ${token.get() ?? ""}`}, signal: stop.signal});
+    const answer = await fetch(only ? `/events?only=${only}` : "/events", {headers: {Authorization: `Bearer ${token.get() ?? ""}`}, signal: stop.signal});
     if (!answer.ok) throw new Refused(answer.status, `the server answered ${answer.status}`);
     up();
     let event = "";

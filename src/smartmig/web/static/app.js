@@ -5,27 +5,24 @@ import {drawCluster, drawQueue, runningTable} from "./cluster.js";
 import {$, clock} from "./format.js";
 import {showJournal, startJournal, startTravel} from "./journal.js";
 import {drawDecision, drawEffect, drawGuard, drawTiles} from "./panels.js";
+import {startSession} from "./session.js";
 
 const EVERY_MS = 1000; // events may come by the hundred a second; eyes do not
 const SLOW_MS = 10000;
 const STALE_MS = 8000;
 
-const now = {me: null, state: null, effect: null, health: null, past: null, fresh_ms: 0, connected: false, trouble: ""};
+const now = {me: null, state: null, effect: null, health: null, past: null, fresh_ms: 0, connected: false, trouble: "", part: ""};
 let travel = null;
+let session = null;
 let stopListening = () => {};
 let wanted = true; // something happened since the last look
 let looking = false;
 let slow_ms = 0;
+let changing = 0; // changes under way
+let n_changes = 0; // begun and ended so far: a state that was asked for before one of them is old
 
 const say = (text) => {
   $("say").textContent = text;
-};
-
-const show = (view) => {
-  document.body.dataset.view = view;
-  $("sign-in").hidden = view !== "sign-in";
-  $("board").hidden = view !== "board";
-  $("session").hidden = view !== "board";
 };
 
 // --- what is shown
@@ -39,7 +36,7 @@ const banner = () => {
   } else if (!now.fresh_ms && now.trouble) [kind, text] = ["stale", `Nothing to show yet: ${now.trouble}. Trying again.`];
   else if (now.health?.status === "killed") [kind, text] = ["killed", "The kill switch is on: the cluster schedules by itself until somebody resumes."];
   else if (now.health?.status === "degraded") [kind, text] = ["degraded", `Degraded: ${now.health.detail || "the controller is stopping"}.`];
-  else if (now.trouble) [kind, text] = ["degraded", `Part of the page could not be loaded: ${now.trouble}.`];
+  else if (now.trouble || now.part) [kind, text] = ["degraded", `Part of the page could not be loaded: ${now.trouble || now.part}. Trying again.`];
   else if (now.past) [kind, text] = ["past", `You look at the past: ${clock(now.past.time_s)}, record ${now.past.seq}. Control acts on the present.`];
   document.body.dataset.state = kind;
   if (box.textContent !== text) {
@@ -53,7 +50,7 @@ const controls = () => {
   if (!state || !me) return;
   const may = me.role === "operator";
   for (const one of document.querySelectorAll("#modes input")) {
-    if (!$("sure").open) one.checked = one.value === state.mode;
+    if (!$("sure").open && !changing) one.checked = one.value === state.mode;
     one.disabled = !may;
   }
   $("pause").disabled = $("kill").disabled = !may;
@@ -64,7 +61,6 @@ const controls = () => {
   const paused = state.paused ? ", paused" : "";
   $("control-note").textContent = `Now ${charge}${paused}.${may ? "" : " Your token may look; changes need one with the role operator."}`;
   $("summary").textContent = `Mode ${state.mode}${paused}: ${charge}.`;
-  $("who").textContent = `${me.name}, ${me.role}`;
 };
 
 const draw = () => {
@@ -86,11 +82,22 @@ const draw = () => {
 
 const failed = (error) => {
   if (error instanceof Refused && error.status === 401) {
-    signOut("The token is not valid, or was revoked.");
+    session?.signOut();
     return;
   }
   now.trouble = error instanceof Refused ? error.message : "the server does not answer";
   banner();
+};
+
+// What takes long to make is asked for now and then; a part that fails leaves the others as they are.
+const lookSlowly = async () => {
+  const asked = await Promise.allSettled([ask("/api/v1/effect"), ask("/api/v1/guard")]);
+  const [effect, guard] = asked.map((one) => one.value);
+  if (effect) drawEffect(now.effect = effect);
+  if (guard) drawGuard(guard);
+  const refused = asked.find((one) => one.reason)?.reason;
+  now.part = refused instanceof Refused ? refused.message : refused ? "the server does not answer" : "";
+  if (refused?.status === 401) failed(refused);
 };
 
 const look = async () => {
@@ -99,27 +106,29 @@ const look = async () => {
   try {
     const late = Date.now() - slow_ms > SLOW_MS;
     now.health = await ask("/health");
-    if (wanted || late || now.trouble) {
+    if (wanted || late || (now.trouble && !now.state)) {
       wanted = false;
-      now.state = await ask("/api/v1/state");
+      const before = n_changes;
+      const state = await ask("/api/v1/state");
+      if (before === n_changes) now.state = state;
+      else wanted = true;
       if (!now.past) {
         const [queue, plan] = await Promise.all([ask("/api/v1/queue?limit=50"), ask("/api/v1/plans/last?eventful=true")]);
         if (!now.past) {
           drawQueue(queue.n_queued, queue.jobs, queue.time_s);
-          drawDecision(plan, now.state.mode);
+          drawDecision(plan, state.mode);
         }
       }
       travel.reach(await ask("/api/v1/journal/span"));
     }
-    if (late) {
-      slow_ms = Date.now();
-      now.effect = await ask("/api/v1/effect");
-      drawEffect(now.effect);
-      drawGuard(await ask("/api/v1/guard"));
-    }
     now.fresh_ms = Date.now();
     now.trouble = "";
     draw();
+    if (late) {
+      slow_ms = Date.now();
+      await lookSlowly();
+      draw();
+    }
   } catch (error) {
     wanted = true;
     failed(error);
@@ -138,18 +147,18 @@ const hear = (event, data) => {
 
 // --- signing in and out
 
-const enter = async (text) => {
-  token.set(text);
-  now.me = await ask("/api/v1/who");
-  show("board");
-  $("token").value = $("token-error").textContent = $("alert").textContent = "";
+const entered = async (me) => {
+  now.me = me;
   slow_ms = now.fresh_ms = 0;
   wanted = true;
   stopListening();
   stopListening = listen({
     heard: hear,
     up: () => {
-      if (!now.connected) say("Connected.");
+      if (!now.connected) {
+        say("Connected.");
+        showJournal();
+      }
       now.connected = wanted = true;
     },
     down: () => {
@@ -159,39 +168,14 @@ const enter = async (text) => {
     },
   });
   await look();
-  showJournal();
 };
 
-const signOut = (why = "") => {
-  token.drop();
+const left = () => {
   stopListening();
   now.me = now.state = now.effect = now.past = null;
-  show("sign-in");
-  $("token-error").textContent = why;
-  $("summary").textContent = "Signed out.";
+  now.connected = false;
   banner();
-  $("token").focus();
 };
-
-$("token-form").addEventListener("submit", async (event) => {
-  event.preventDefault();
-  const text = $("token").value.trim();
-  if (!/^[\x21-\x7e]+$/.test(text)) {
-    $("token-error").textContent = "A token has no spaces or letters beyond ASCII.";
-    return;
-  }
-  try {
-    await enter(text);
-    $("main").focus({preventScroll: true});
-    scrollTo(0, 0);
-  } catch (error) {
-    token.drop();
-    $("token-error").textContent = error instanceof Refused
-      ? (error.status === 401 ? "The token is not valid, or was revoked." : `Not now: ${error.message}.`)
-      : "The server does not answer. Is smartmig serve running?";
-  }
-});
-$("leave").addEventListener("click", () => signOut());
 
 // --- what an operator asks for
 
@@ -200,6 +184,7 @@ const sure = (title, text, yes, withReason) => new Promise((answer) => {
   $("sure-title").textContent = title;
   $("sure-text").textContent = text;
   $("sure-yes").textContent = yes;
+  $("sure-yes").classList.toggle("danger", withReason);
   $("sure-why").hidden = !withReason;
   $("why").value = "";
   dialog.returnValue = "no";
@@ -213,10 +198,21 @@ $("sure-form").addEventListener("submit", (event) => {
   $("sure").close(event.submitter?.value ?? "no");
 });
 
+const send = async (path, wish) => {
+  changing += 1;
+  n_changes += 1;
+  try {
+    return await ask(path, wish);
+  } finally {
+    changing -= 1;
+    n_changes += 1;
+  }
+};
+
 const change = async (path, wish, done) => {
   $("alert").textContent = "";
   try {
-    const answer = await ask(path, wish);
+    const answer = await send(path, wish);
     Object.assign(now.state, answer);
     say(done);
     wanted = true;
@@ -268,17 +264,4 @@ document.addEventListener("visibilitychange", () => look());
 setInterval(look, EVERY_MS);
 setInterval(banner, EVERY_MS);
 
-const kept = token.get();
-if (!kept) {
-  show("sign-in");
-  $("summary").textContent = "Signed out.";
-} else {
-  enter(kept).catch((error) => {
-    if (error instanceof Refused && error.status === 401) return signOut("The token is not valid, or was revoked.");
-    // The server may be away for a moment: keep the token and keep trying.
-    show("board");
-    failed(error);
-    const again = setInterval(() => enter(kept).then(() => clearInterval(again)).catch(failed), 2000);
-    return undefined;
-  });
-}
+session = startSession({entered, left, failed});

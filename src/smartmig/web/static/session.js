@@ -1,0 +1,73 @@
+// Signing in and out, the same on every page. A page says what to do once it knows whose token it is, and when it is gone.
+
+import {Refused, ask, token} from "./api.js";
+import {$} from "./format.js";
+
+const REVOKED = "The token is not valid, or was revoked.";
+
+const show = (view) => {
+  document.body.dataset.view = view;
+  $("sign-in").hidden = view !== "sign-in";
+  $("board").hidden = view !== "board";
+  $("session").hidden = view !== "board";
+};
+
+// `entered(me)` may be called again when the server has been away; `failed(error)` for what is not about the token.
+export const startSession = ({entered, left, failed}) => {
+  const enter = async (text) => {
+    token.set(text);
+    const me = await ask("/api/v1/who");
+    show("board");
+    $("token").value = $("token-error").textContent = $("alert").textContent = "";
+    $("who").textContent = `${me.name}, ${me.role}`;
+    await entered(me);
+  };
+
+  const signOut = (why = "") => {
+    // Reports are opened with a cookie; it goes with the token.
+    if (token.get() && !why) ask("/api/v1/logout", {}).catch(() => {});
+    token.drop();
+    show("sign-in");
+    $("token-error").textContent = why;
+    $("summary").textContent = "Signed out.";
+    left();
+    $("token").focus();
+  };
+
+  $("token-form").addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const text = $("token").value.trim();
+    if (!/^[\x21-\x7e]+$/.test(text)) {
+      $("token-error").textContent = "A token has no spaces or letters beyond ASCII.";
+      return;
+    }
+    try {
+      await enter(text);
+      $("main").focus({preventScroll: true});
+      scrollTo(0, 0);
+    } catch (error) {
+      token.drop();
+      show("sign-in");
+      $("token-error").textContent = error instanceof Refused
+        ? (error.status === 401 ? REVOKED : `Not now: ${error.message}.`)
+        : "The server does not answer. Is smartmig serve running?";
+    }
+  });
+  $("leave").addEventListener("click", () => signOut());
+
+  const kept = token.get();
+  if (!kept) {
+    show("sign-in");
+    $("summary").textContent = "Signed out.";
+  } else {
+    enter(kept).catch((error) => {
+      if (error instanceof Refused && error.status === 401) return signOut(REVOKED);
+      // The server may be away for a moment: keep the token and keep trying.
+      show("board");
+      failed(error);
+      const again = setInterval(() => enter(kept).then(() => clearInterval(again)).catch(failed), 2000);
+      return undefined;
+    });
+  }
+  return {signOut: () => signOut(REVOKED)};
+};
