@@ -29,6 +29,9 @@ from smartmig.types import Floats, Layout
 GROUPS = 8
 """A draw moves one eighth of the cluster, so a large cluster behaves like eight GPUs, only smoother."""
 
+UNKNOWN_S = 1e9
+"""a job that nobody knows the end of"""
+
 AT_PLAN = 2 + N_FEATURES
 """knobs: how many entries of a row are kept, grouped or not, the features, then what the network reads"""
 
@@ -70,7 +73,8 @@ def control(world: World, jobs: JobArrays, state: State, knobs: Floats) -> None:
 def move_group(world: World, state: State, config: int, target: int) -> None:
     """An eighth of the cluster, at least one GPU, goes from one configuration to another: those that lose least.
 
-    The very least comes first; further ones within powers of two of it, so that no cluster has to be sorted.
+    That is the least busy, or while they drain the soonest done: these by powers of two of what they lose, so that no
+    cluster has to be sorted.
     """
     left = (world.n_gpus + GROUPS - 1) // GROUPS
     left = min(left, state.tally[AT_CONFIG + config])
@@ -87,7 +91,7 @@ def move_group(world: World, state: State, config: int, target: int) -> None:
             if left > 0 and state.slot[gpu * SLOTS].booked_s <= limit:
                 state.gpu[gpu].target = target
                 left -= 1
-        limit = max(1.0, 2.0 * limit)
+        limit = max(1.0, 2.0 * limit) if world.drain else limit + 1.0
 
 
 @kernel
@@ -105,8 +109,9 @@ def lost_slice_s(world: World, state: State, gpu: int, config: int) -> float:
             slice_class = state.slot[slot].slice_class
             if slice_class >= 0 and slice_class != world.cut_class[cut, place]:
                 n_leaving += world.slice_class[slice_class].size
-                if state.slot[slot].job >= 0:
-                    last_s = max(last_s, state.slot[slot].end_s - state.now[0].time_s)
+                left_s = state.slot[slot].end_s - state.now[0].time_s
+                if state.slot[slot].job >= 0 and left_s > last_s:
+                    last_s = min(left_s, UNKNOWN_S)
         least = min(least, n_leaving * last_s)
     return least
 
