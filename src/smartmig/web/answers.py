@@ -121,6 +121,16 @@ class Span(BaseModel):
     newest: int
 
 
+class Board(BaseModel):
+    """What the dashboard shows, of one moment."""
+
+    health: Health
+    state: StateAnswer
+    queue: QueueAnswer
+    plan: PlanAnswer | None
+    span: Span | None
+
+
 class RecordedAnswer(BaseModel):
     """A state from the journal, and what was decided about it."""
 

@@ -25,6 +25,7 @@ from smartmig.control.wire import action_to_json, plan_to_json
 from smartmig.errors import SmartmigError
 from smartmig.types import ClusterState, Start
 from smartmig.web.answers import (
+    Board,
     Changed,
     EffectAnswer,
     EffectOf,
@@ -217,6 +218,13 @@ def create_app(
         """The first and the newest record; null when there is none."""
         found = loop.journal.reader.span()
         return Span(first=found[0], newest=found[1]) if found is not None else None
+
+    @app.get("/api/v1/board", **reads)
+    def board() -> Board:
+        """Health, state, the head of the queue, the last decision that wanted something and the journal's span: what
+        the dashboard asks for every second, in one answer."""
+        plan = last_plan(alternatives=True, eventful=True)
+        return Board(health=health(), state=state(), queue=queue(first=0, limit=50), plan=plan, span=span())
 
     @app.get("/api/v1/journal/state", **reads, description="The newest recorded state up to a record.")
     def recorded(at: Annotated[int, Query(ge=0, le=2**62)]) -> RecordedAnswer | None:

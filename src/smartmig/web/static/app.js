@@ -105,22 +105,19 @@ const look = async () => {
   looking = true;
   try {
     const late = Date.now() - slow_ms > SLOW_MS;
-    now.health = await ask("/health");
     if (wanted || late || (now.trouble && !now.state)) {
       wanted = false;
       const before = n_changes;
-      const state = await ask("/api/v1/state");
+      const {health, state, queue, plan, span} = await ask("/api/v1/board");
+      now.health = health;
       if (before === n_changes) now.state = state;
       else wanted = true;
       if (!now.past) {
-        const [queue, plan] = await Promise.all([ask("/api/v1/queue?limit=50"), ask("/api/v1/plans/last?eventful=true")]);
-        if (!now.past) {
-          drawQueue(queue.n_queued, queue.jobs, queue.time_s);
-          drawDecision(plan, state.mode);
-        }
+        drawQueue(queue.n_queued, queue.jobs, queue.time_s);
+        drawDecision(plan, state.mode);
       }
-      travel.reach(await ask("/api/v1/journal/span"));
-    }
+      travel.reach(span);
+    } else now.health = await ask("/health");
     now.fresh_ms = Date.now();
     now.trouble = "";
     draw();
