@@ -147,8 +147,9 @@ def _trained(
         return train(cluster, day.jobs, settings, told, stages[:-1])
     about = repr((cluster, day, settings))
     paths = {steps: kept / f"{hashlib.sha256(about.encode()).hexdigest()[:16]}-{steps}.npz" for steps in stages}
-    if not all(path.exists() for path in paths.values()):
+    if not paths[settings.steps].exists():  # the last one to be written
         for steps, placer in train(cluster, day.jobs, settings, told, stages[:-1]):
             write_placer(paths[steps], placer)
-    # From the files even if just written: half the precision, whether it was interrupted or not.
-    return [(steps, read_placer(path)) for steps, path in paths.items()]
+    # From the files even if just written: half the precision, whether it was interrupted or not. A small budget may end
+    # before an early stage is looked at.
+    return [(steps, read_placer(path)) for steps, path in paths.items() if path.exists()]
