@@ -7,8 +7,6 @@ from typing import Any
 WAIT_MS = 60_000
 """The first decision of a fresh checkout compiles the rules, and the machines are slow."""
 
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
-
 AWAY = ("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE")
 """What the browser itself writes while a server is away."""
 

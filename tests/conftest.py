@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -26,3 +29,20 @@ def _ctrl_c_is_heard() -> None:
     """A suite started in the background ignores Ctrl-C, and so would every program it starts; some tests press it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+BROWSER_FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """One for all files: Playwright starts once in a process."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("needs Chromium (apt-get install chromium)")
+    tools = pytest.importorskip("playwright.sync_api", reason="needs playwright (pip install 'smartmig[dev]')")
+    pytest.importorskip("axe_playwright_python", reason="needs axe (pip install 'smartmig[dev]')")
+    with tools.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=chromium, args=BROWSER_FLAGS)
+        yield opened
+        opened.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from browsing import FLAGS, WAIT_MS
+from browsing import WAIT_MS
 from served import Daemon
 from smartmig.control.store import open_store
 from smartmig.control.tokens import Role, add_token
@@ -45,19 +44,6 @@ def serve(home: Path, tokens: dict[str, str]) -> Iterator[Callable[[str], Daemon
     for one in made:
         if one.process.poll() is None:
             one.stop()
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("needs Chromium (apt-get install chromium)")
-    tools = pytest.importorskip("playwright.sync_api", reason="needs playwright (pip install 'smartmig[dev]')")
-    pytest.importorskip("axe_playwright_python", reason="needs axe (pip install 'smartmig[dev]')")
-    with tools.sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=chromium, args=FLAGS)
-        yield opened
-        opened.close()
 
 
 @pytest.fixture

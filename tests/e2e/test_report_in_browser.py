@@ -22,7 +22,6 @@ if CHROMIUM is None:
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright (pip install 'smartmig[dev]')")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe (pip install 'smartmig[dev]')")
 
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 WAIT_MS = 60_000
 TRIES = 3
 """The machine does other things meanwhile: the fastest counts."""
@@ -46,14 +45,6 @@ def day(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "day.html"
     assert 4000 < write_day(path, 8, PolicySpec("shortest-work", "slice-count")) < 4300
     return path
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield opened
-        opened.close()
 
 
 @pytest.fixture
