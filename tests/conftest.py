@@ -34,9 +34,9 @@ def _ctrl_c_is_heard() -> None:
 BROWSER_FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """One for all files: Playwright starts once in a process."""
+    """Ends with its file: while Playwright runs, nobody else in the process may use asyncio."""
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.skip("needs Chromium (apt-get install chromium)")
