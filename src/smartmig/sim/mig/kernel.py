@@ -51,8 +51,6 @@ def complete(world: World, jobs: JobArrays, state: State, slot: int) -> None:
     stop(world, state, job)
     track(world, jobs, state, job, False)
     release(world, state, slot)
-    if world.drain and state.slot[slot].slice_class != state.slot[slot].wanted_class:
-        drain_on(world, state, gpu)
 
 
 def advance(world: World, jobs: JobArrays, state: State, check_s: float, check_events: int) -> int:
@@ -104,6 +102,9 @@ def advance(world: World, jobs: JobArrays, state: State, check_s: float, check_e
             else:
                 remove_end(state, item)
                 operation_done(world, state, item - n_slots)
+        if world.drain:  # once all that ends at this instant has ended, so that the order of the ends decides nothing
+            for gpu in range(world.n_gpus):
+                drain_on(world, state, gpu)
         while state.now[0].n_arrived < n_jobs and jobs.spec[state.now[0].n_arrived].arrive_s <= next_s + SAME_INSTANT_S:
             job = state.now[0].n_arrived
             state.now[0].n_arrived += 1

@@ -149,7 +149,7 @@ def recut(world: World, jobs: JobArrays, state: State, gpu: int, config: int) ->
 
 
 def operation_done(world: World, state: State, gpu: int) -> None:
-    """The GPU's pending re-cut step is finished."""
+    """The GPU's pending re-cut step is finished; the engine begins the next."""
     if not world.drain:
         set_usable(world, state, gpu, instances(state, gpu))
         return
@@ -169,4 +169,3 @@ def operation_done(world: World, state: State, gpu: int) -> None:
             note(state, INSTANCE, slot * CODES + created, now_s, now_s)
         if created == state.slot[slot].wanted_class:
             set_usable(world, state, gpu, state.gpu[gpu].usable | 1 << (slot - gpu * SLOTS))
-    drain_on(world, state, gpu)

@@ -262,7 +262,6 @@ class ReferenceSimulator:
             self.born.append((done.create, self.view.now_s))
             gpu.slices.sort(key=lambda piece: piece.start)
             self._mark_draining(gpu)
-        self.go_on_draining(gpu)
 
     # ------------------------------------------------------------------------------------------------------- events
 
@@ -282,10 +281,10 @@ class ReferenceSimulator:
             view.left[job] = 0.0
             view.in_system.remove(job)
             self.finish_s[job] = view.now_s
-            self.go_on_draining(view.gpus[piece.gpu])
         for gpu in view.gpus:
             if gpu.index in self.recut and self.recut[gpu.index].due_s <= limit_s:
                 self.finish_operation(gpu)
+            self.go_on_draining(gpu)
         while self.n_arrived < len(self.jobs) and view.arrive_s[self.n_arrived] <= limit_s:
             view.in_system.append(self.n_arrived)
             self.n_arrived += 1
