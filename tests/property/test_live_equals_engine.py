@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -92,9 +91,6 @@ def test_live__starts_what_the_engine_starts(
 ) -> None:
     jobs, cluster = world
     policy = gang_policy(data.draw(st.sampled_from(selections)), allocation, backfill, spread)
-    if backfill is Backfill.conservative:
-        # Reservations made before a node went away are planned anew live, and kept by the engine where they still hold.
-        cluster = replace(cluster, outages=())
     check_same(jobs, cluster, policy)
 
 

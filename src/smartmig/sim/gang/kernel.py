@@ -29,12 +29,14 @@ FINISHED, PAUSED, STUCK, STRETCHES_FULL, BAD_CHOICE = range(5)
 
 @called_kernel
 def pass_edge(world: World, jobs: JobArrays, state: State) -> None:
-    """A node goes or comes back."""
+    """A node goes or comes back; reservations are made afresh, unless another outage keeps it away all the same."""
     edge = world.edge[state.now[0].n_edges]
     node = edge.node
     state.now[0].n_edges += 1
-    state.now[0].replan = 1
+    was_away = state.node[node].n_away > 0
     state.node[node].n_away += edge.change
+    if was_away != (state.node[node].n_away > 0):
+        state.now[0].replan = 1
     while edge.kills and state.node[node].first_part >= 0:
         job = state.part[state.node[node].first_part].job
         stop(world, jobs, state, job)

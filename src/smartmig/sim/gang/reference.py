@@ -298,9 +298,12 @@ class ReferenceSimulator:
         self.n_events += 1
 
     def pass_edge(self, edge: np.void) -> None:
-        """A node goes or comes back; reservations are made afresh."""
-        self.planned.clear()
-        self.view.nodes[edge["node"]].n_away += int(edge["change"])
+        """A node goes or comes back; reservations are made afresh, unless another outage keeps it away all the same."""
+        node = self.view.nodes[edge["node"]]
+        was_away = node.n_away > 0
+        node.n_away += int(edge["change"])
+        if was_away != (node.n_away > 0):
+            self.planned.clear()
         if edge["kills"]:
             for job in [job for job, stay in self.running.items() if edge["node"] in stay.parts]:
                 self.stop(job)

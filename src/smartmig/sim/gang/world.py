@@ -79,8 +79,8 @@ def build_world(cluster: NodeCluster, policy: GangPolicy) -> World:
     node["speed"] = [one.speed for one in cluster.nodes]
     edges = [(outage.node, 1, not outage.drain, outage.from_s) for outage in cluster.outages]
     edges += [(outage.node, -1, False, outage.to_s) for outage in cluster.outages if outage.to_s < np.inf]
-    # At one instant nodes come back before others go, so that a node in two outages on end stays away.
-    edges.sort(key=lambda edge: (edge[3], edge[1], edge[0]))
+    # At one instant nodes go before others come back, so that a node in two outages on end never comes back between.
+    edges.sort(key=lambda edge: (edge[3], -edge[1], edge[0]))
     half_life = policy.allocation.mix_half_life
     return World(
         backfill=list(Backfill).index(kept_backfill(policy)),
