@@ -9,108 +9,27 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
-import signal
-import sqlite3
 import subprocess
 import sys
-import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from datetime import datetime
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from slurm_rig import PARTITION, RigSpec, SlurmRig, missing
+from slurm_site import Site, slurm_site
 
 from bench.measure import Outcome
 from bench.meter import Meter
+from bench.slurm_burst import burst
+from bench.slurm_log import Row, controller_log, decision_row, journal, submit, warm
 from smartmig.adapters.slurm import Slurm
 from smartmig.adapters.slurm.libslurm import LibSlurm, load_shim
 from smartmig.adapters.slurm.paths import Installed
 from smartmig.types import Share, Start
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "e2e"))
-
-from slurm_rig import PARTITION, RigSpec, SlurmRig, missing
-from slurm_site import Site, slurm_site
-
 TUNED = "batch_sched_delay=0,sched_interval=1,sched_min_interval=0,default_queue_depth=10000"
-_LINE = re.compile(r"\[([^\]]+)\] (.*)")
-_ALLOCATED = re.compile(
-    r"sched: Allocate JobId=(\d+)\S* NodeList=(\S+)|_start_job: Started JobId=(\d+)\S* in \S+ on (\S+)"
-)
-_SUBMITTED = re.compile(r"_slurm_rpc_submit_batch_job: JobId=(\d+) ")
-
-
-@dataclass(frozen=True)
-class Row:
-    """One measured number and what it should be."""
-
-    name: str
-    value: float
-    unit: str
-    target: str
-    ok: bool
-    detail: str
-
-
-# ---------------------------------------------------------------------------------------------------- what happened
-
-
-def controller_log(rig: SlurmRig) -> tuple[dict[str, float], list[tuple[str, str, float]]]:
-    """(when each job was submitted; job, node and time of each start), as slurmctld wrote them."""
-    submitted: dict[str, float] = {}
-    started = []
-    for line in (rig.log / "slurmctld.log").read_text(errors="replace").splitlines():
-        found = _LINE.match(line)
-        if found is None:
-            continue
-        at_s = datetime.fromisoformat(found[1]).timestamp()
-        if (start := _ALLOCATED.search(found[2])) is not None:
-            started.append((start[1] or start[3], start[2] or start[4], at_s))
-        elif (submit := _SUBMITTED.search(found[2])) is not None:
-            submitted[submit[1]] = at_s
-    return submitted, started
-
-
-def journal(site: Site, kind: str) -> list[dict[str, Any]]:
-    with sqlite3.connect(site.home / "journal.db") as file:
-        query = "select body from smartmig_journal where kind = ? order by seq"
-        return [json.loads(body) for (body,) in file.execute(query, (kind,))]
-
-
-def decision_row(site: Site, queued: str) -> Row:
-    """Processor time, because other people's work on this machine is not ours; the clock's time beside it."""
-    bodies = [body for body in journal(site, "decision") if "cpu_s" in body]
-    cpu, wall = (1e3 * np.array([body[name] for body in bodies]) for name in ("cpu_s", "took_s"))
-    p99 = float(np.quantile(cpu, 0.99))
-    detail = f"processor time of {cpu.size} decisions, {queued}, p50 {np.median(cpu):.2f} ms; by the clock p50 "
-    detail += f"{np.median(wall):.2f}, p99 {np.quantile(wall, 0.99):.2f} ms"
-    return Row(f"decision, p99, {queued}", p99, "ms", "<= 1", p99 <= 1.0, detail)
-
-
-def submit(rig: SlurmRig, options: list[str], script: str) -> list[int]:
-    """One job for each line of options, as fast as sbatch goes."""
-    path = rig.jobs / f"job-{abs(hash(script))}.sh"
-    path.write_text(script)
-    path.chmod(0o755)
-    batch = rig.jobs / "submit.sh"
-    lines = [f"sbatch --parsable -o /dev/null -p {PARTITION} {words.replace('@', str(path))}" for words in options]
-    batch.write_text("\n".join(lines) + "\n")
-    return [int(line) for line in rig.call(["sh", str(batch)], timeout_s=600).split()]
-
-
-def warm(site: Site) -> None:
-    """The first dispatch after a controller starts takes Slurm some seconds."""
-    (job,) = submit(site.rig, ["--gres=gpu:1 @"], "#!/bin/true\n")
-    site.rig.wait(lambda: any(start[0] == str(job) for start in controller_log(site.rig)[1]))
-
-
-# ---------------------------------------------------------------------------------------------------- the numbers
 
 
 def release_ms(kick: bool, n_jobs: int) -> np.ndarray:
@@ -163,9 +82,6 @@ def prefer_controller(rig: SlurmRig) -> None:
         for thread in Path(f"/proc/{rig.pid(name)}/task").iterdir():
             os.setpriority(os.PRIO_PROCESS, int(thread.name), -10)
 
-
-UNSAVED_S = 10.0
-"""slurmctld saves its jobs every few seconds, and that takes a while."""
 
 N_OURS = 1000
 N_OWN = 300
@@ -276,139 +192,6 @@ def rate() -> list[Row]:
             decision,
         ]
     return rows
-
-
-@dataclass
-class Monkey:
-    """Kills the daemon and the controller at random moments, and starts them again."""
-
-    site: Site
-    rng: random.Random
-    daemon_kills: int
-    controller_kills: int
-    killed_s: list[float]
-    """when the controller was killed"""
-
-    def run(self, end: threading.Event) -> None:
-        victims = ["daemon"] * self.daemon_kills + ["controller"] * self.controller_kills
-        self.rng.shuffle(victims)
-        for victim in victims:
-            if end.is_set():
-                return
-            if victim == "controller" or self.rng.random() < 0.5:
-                self.wait_in_charge()
-            time.sleep(self.rng.uniform(0.1, 2.0))
-            if victim == "daemon":
-                self.site.kill()
-                self.daemon_kills -= 1
-                self.site.start(wait=False)
-            else:
-                self.killed_s.append(time.time())
-                self.site.rig.stop_controller(signal.SIGKILL)
-                self.controller_kills -= 1
-                self.site.rig.start_controller()
-
-    def wait_in_charge(self) -> None:
-        """Until the daemon that runs now has taken over: that is when it starts jobs."""
-        end_s = time.monotonic() + 30
-        while not self.site.in_charge() and time.monotonic() < end_s:
-            time.sleep(0.05)
-
-
-def burst(n_jobs: int = 2000, n_daemon: int = 50, n_controller: int = 5) -> list[Row]:
-    """Jobs of one to four GPUs; the daemon and the controller are killed meanwhile."""
-    rng = random.Random(1)
-    note = "#!/bin/sh\necho $SLURM_JOB_ID $SLURMD_NODENAME >> FOLDER/noted\nsleep 0.$((SLURM_JOB_ID % 10))\n"
-    with slurm_site(RigSpec(extra="MinJobAge=3600\n", cred_expire_s=60)) as site:
-        rig = site.rig
-        warm(site)
-        site.stop()
-        site.off_file.unlink()
-        sizes = rng.choices([1, 2, 3, 4], [6, 3, 1, 2], k=n_jobs)
-        jobs = submit(rig, [f"--gres=gpu:{size} --time=5 @" for size in sizes], note.replace("FOLDER", str(rig.jobs)))
-        time.sleep(7)  # slurmctld has saved them all: what it loses from now on was not lost by itself
-        begun_s = time.time()
-        site.start(wait=False)
-        monkey = Monkey(site, rng, n_daemon, n_controller, [])
-        end = threading.Event()
-        thread = threading.Thread(target=monkey.run, args=(end,))
-        thread.start()
-        noted = rig.jobs / "noted"
-
-        def left() -> int:
-            return len(set(map(str, jobs)) - {line.split()[0] for line in noted.read_text().splitlines()})
-
-        try:
-            rig.wait(lambda: noted.exists() and left() == 0, 900, f"{site.tail()}")
-        finally:
-            drained_s = time.time() - begun_s
-            end.set()
-            thread.join()
-        site.idle(120)
-        rows = [line.split() for line in noted.read_text().splitlines()]
-        ran = Counter(row[0] for row in rows)
-        _, started = controller_log(rig)
-        planned = planned_nodes(rig)
-        wrong = sum(node not in planned.get(job, set()) for job, node in rows)
-        again = twice(started, monkey.killed_s, ran)
-        for words in again[0]:
-            job = words.split()[1]
-            print(words, *said_of(rig, job), sep="\n  ", file=sys.stderr)
-        n_again = len(again[0]) + sum(again[1:])
-        assert sum(count - 1 for count in ran.values()) <= n_again, "a job noted a start that slurmctld did not"
-    lost = sum(str(job) not in ran for job in jobs)
-    kills = (
-        f"{n_daemon - monkey.daemon_kills} kill -9 of the daemon, {n_controller - monkey.controller_kills} of slurmctld"
-    )
-    enough = monkey.daemon_kills == 0 and monkey.controller_kills == 0
-    detail = f"{n_jobs} jobs drained in {drained_s:.0f} s under {kills}"
-    forgot = (
-        f"{again[1]} more because slurmctld forgot a start that it had not saved, {again[2]} because it took a start "
-    )
-    forgot += f"back before the job ran; {'; '.join(again[0])}"
-    return [
-        Row("burst: jobs lost", lost, "jobs", "0", lost == 0 and enough, detail),
-        Row("burst: started twice", len(again[0]), "jobs", "0", not again[0], forgot.rstrip("; ")),
-        Row("burst: on the wrong node", wrong, "jobs", "0", wrong == 0, "against the nodes of the plan"),
-    ]
-
-
-def said_of(rig: SlurmRig, job: str) -> list[str]:
-    """What slurmctld wrote about a job."""
-    mention = re.compile(rf"JobId={job}\b")
-    lines = (rig.log / "slurmctld.log").read_text(errors="replace").splitlines()
-    return [line for line in lines if mention.search(line)]
-
-
-def planned_nodes(rig: SlurmRig) -> dict[str, set[str]]:
-    """The nodes each job was sent to, which smartmig notes before it sends it."""
-    planned: dict[str, set[str]] = {}
-    for line in Installed.find(str(rig.etc)).started.read_text().splitlines():
-        job, _, nodes = line.split(" ")
-        planned.setdefault(job, set()).update(nodes.split(","))
-    return planned
-
-
-def twice(
-    started: list[tuple[str, str, float]], killed_s: list[float], ran: Mapping[str, int]
-) -> tuple[list[str], int, int]:
-    """Jobs started a second time: for no reason (which, and when); how many because the controller was killed before it
-    had saved the first; and how many whose first start Slurm took back before they ran."""
-    times: dict[str, list[float]] = {}
-    for job, _, at_s in started:
-        times.setdefault(job, []).append(at_s)
-    ours, forgotten, taken_back = list[str](), 0, 0
-    for job, starts in times.items():
-        for first_s, second_s in pairwise(starts):
-            kills = [kill_s - first_s for kill_s in killed_s if first_s - 0.1 <= kill_s <= second_s]
-            if kills and kills[0] < UNSAVED_S:
-                forgotten += 1
-            elif ran[job] == 1:
-                taken_back += 1
-            else:
-                after = ", ".join(f"{kill_s:.1f} s" for kill_s in kills) or "never"
-                ours.append(f"job {job} again after {second_s - first_s:.1f} s, slurmctld killed after {after}")
-    return ours, forgotten, taken_back
 
 
 def waiting_jobs() -> tuple[list[str], str]:

@@ -1,0 +1,84 @@
+"""What the Slurm benchmarks share: a measured row, slurmctld's log, smartmig's journal, jobs to submit."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+from slurm_rig import PARTITION, SlurmRig
+from slurm_site import Site
+
+_LINE = re.compile(r"\[([^\]]+)\] (.*)")
+_ALLOCATED = re.compile(
+    r"sched: Allocate JobId=(\d+)\S* NodeList=(\S+)|_start_job: Started JobId=(\d+)\S* in \S+ on (\S+)"
+)
+_SUBMITTED = re.compile(r"_slurm_rpc_submit_batch_job: JobId=(\d+) ")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured number and what it should be."""
+
+    name: str
+    value: float
+    unit: str
+    target: str
+    ok: bool
+    detail: str
+
+
+def controller_log(rig: SlurmRig) -> tuple[dict[str, float], list[tuple[str, str, float]]]:
+    """(when each job was submitted; job, node and time of each start), as slurmctld wrote them."""
+    submitted: dict[str, float] = {}
+    started = []
+    for line in (rig.log / "slurmctld.log").read_text(errors="replace").splitlines():
+        found = _LINE.match(line)
+        if found is None:
+            continue
+        at_s = datetime.fromisoformat(found[1]).timestamp()
+        if (start := _ALLOCATED.search(found[2])) is not None:
+            started.append((start[1] or start[3], start[2] or start[4], at_s))
+        elif (submit := _SUBMITTED.search(found[2])) is not None:
+            submitted[submit[1]] = at_s
+    return submitted, started
+
+
+def journal(site: Site, kind: str) -> list[dict[str, Any]]:
+    with sqlite3.connect(site.home / "journal.db") as file:
+        query = "select body from smartmig_journal where kind = ? order by seq"
+        return [json.loads(body) for (body,) in file.execute(query, (kind,))]
+
+
+def decision_row(site: Site, queued: str) -> Row:
+    """Processor time, because other people's work on this machine is not ours; the clock's time beside it."""
+    bodies = [body for body in journal(site, "decision") if "cpu_s" in body]
+    cpu, wall = (1e3 * np.array([body[name] for body in bodies]) for name in ("cpu_s", "took_s"))
+    p99 = float(np.quantile(cpu, 0.99))
+    detail = f"processor time of {cpu.size} decisions, {queued}, p50 {np.median(cpu):.2f} ms; by the clock p50 "
+    detail += f"{np.median(wall):.2f}, p99 {np.quantile(wall, 0.99):.2f} ms"
+    return Row(f"decision, p99, {queued}", p99, "ms", "<= 1", p99 <= 1.0, detail)
+
+
+def submit(rig: SlurmRig, options: list[str], script: str) -> list[int]:
+    """One job for each line of options, as fast as sbatch goes."""
+    path = rig.jobs / f"job-{abs(hash(script))}.sh"
+    path.write_text(script)
+    path.chmod(0o755)
+    batch = rig.jobs / "submit.sh"
+    lines = [f"sbatch --parsable -o /dev/null -p {PARTITION} {words.replace('@', str(path))}" for words in options]
+    batch.write_text("\n".join(lines) + "\n")
+    return [int(line) for line in rig.call(["sh", str(batch)], timeout_s=600).split()]
+
+
+def warm(site: Site) -> None:
+    """The first dispatch after a controller starts takes Slurm some seconds."""
+    (job,) = submit(site.rig, ["--gres=gpu:1 @"], "#!/bin/true\n")
+    site.rig.wait(lambda: any(start[0] == str(job) for start in controller_log(site.rig)[1]))
+
+
+# ---------------------------------------------------------------------------------------------------- the numbers
