@@ -7,6 +7,12 @@ from dataclasses import dataclass
 from smartmig.errors import InputError
 
 
+def _check_least(settings: object, **least_of: int) -> None:
+    for name, least in least_of.items():
+        if getattr(settings, name) < least:
+            raise InputError(f"--{name.replace('_', '-')} must be at least {least}, got {getattr(settings, name)}")
+
+
 @dataclass(frozen=True)
 class Ppo:
     """What all PPO trainers are told."""
@@ -39,9 +45,7 @@ class Ppo:
     """of weights and draws"""
 
     def __post_init__(self) -> None:
-        for name, least in (("iterations", 0), ("days", 2), ("siblings", 2), ("pool", 1), ("epochs", 1)):
-            if getattr(self, name) < least:
-                raise InputError(f"--{name} must be at least {least}, got {getattr(self, name)}")
+        _check_least(self, iterations=0, days=2, siblings=2, pool=1, epochs=1)
         if self.days % self.siblings:
             raise InputError(f"--days must be a multiple of --siblings ({self.siblings}), got {self.days}")
         if self.pool < self.days // self.siblings:
@@ -92,9 +96,7 @@ class PlacementTraining:
     """of the draws"""
 
     def __post_init__(self) -> None:
-        for name, least in (("generations", 0), ("candidates", 4), ("elite", 2), ("days", 1), ("pool", 1)):
-            if getattr(self, name) < least:
-                raise InputError(f"--{name} must be at least {least}, got {getattr(self, name)}")
+        _check_least(self, generations=0, candidates=4, elite=2, days=1, pool=1)
         if self.elite > self.candidates:
             raise InputError(f"--elite must be at most --candidates ({self.candidates}), got {self.elite}")
         if self.days > self.pool:
@@ -114,8 +116,7 @@ class PriceTraining(Ppo):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.every_events < 1:
-            raise InputError(f"--every-events must be at least 1, got {self.every_events}")
+        _check_least(self, every_events=1)
         if not self.noise > 0:
             raise InputError(f"--noise must be above 0, got {self.noise:g}")
 
@@ -156,9 +157,7 @@ class JointTraining:
     """of weights and draws"""
 
     def __post_init__(self) -> None:
-        for name, least in (("rounds", 1), ("cut_updates", 1), ("price_rounds", 1)):
-            if getattr(self, name) < least:
-                raise InputError(f"--{name.replace('_', '-')} must be at least {least}, got {getattr(self, name)}")
+        _check_least(self, rounds=1, cut_updates=1, price_rounds=1)
         self.cuts()
         self.prices()
 
@@ -254,11 +253,8 @@ class GangTraining:
     def __post_init__(self) -> None:
         if self.goal not in ("slowdown", "wait"):
             raise InputError(f"--goal: got '{self.goal}', allowed are slowdown and wait")
-        least_of = {"generations": 0, "candidates": 4, "elite": 2, "updates": 0, "families": 1, "siblings": 2}
-        least_of |= {"epochs": 1, "request_seeds": 1, "validate_every": 1, "validation_seeds": 1}
-        for name, least in least_of.items():
-            if getattr(self, name) < least:
-                raise InputError(f"--{name.replace('_', '-')} must be at least {least}, got {getattr(self, name)}")
+        _check_least(self, generations=0, candidates=4, elite=2, updates=0, families=1, siblings=2, epochs=1)
+        _check_least(self, request_seeds=1, validate_every=1, validation_seeds=1)
         if self.elite > self.candidates:
             raise InputError(f"--elite must be at most --candidates ({self.candidates}), got {self.elite}")
         for name in ("kept_share", "heavy"):
@@ -322,9 +318,7 @@ class StepTraining:
         ):
             if getattr(self, name) not in allowed:
                 raise InputError(f"{name}: got '{getattr(self, name)}', allowed are {', '.join(allowed)}")
-        for name in ("steps", "batch", "epochs", "update_steps", "lanes", "siblings", "pool"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
+        _check_least(self, steps=1, batch=1, epochs=1, update_steps=1, lanes=1, siblings=1, pool=1)
         if not all(width.strip().isdigit() and int(width) > 0 for width in self.layers.split(",")):
             raise InputError(f"layers: got '{self.layers}', needed are widths such as 256,256,128")
 

@@ -34,7 +34,7 @@ from smartmig.sim.mig.run import Cluster, cuts_of, open_gpus, rule_name, run_of
 from smartmig.sim.mig.world import Settings, build_jobs, build_world, fresh_state
 from smartmig.types import Floats, Jobs
 from smartmig.workload.diurnal import DiurnalDay
-from smartmig.workload.seeds import TRAINING_FIRST
+from smartmig.workload.seeds import jobs_of_day
 
 try:
     import gymnasium
@@ -42,9 +42,6 @@ except ModuleNotFoundError:
     raise InputError("smartmig.sim.mig.env needs Gymnasium, which is missing: pip install 'smartmig[gym]'") from None
 
 ENV_ID = "smartmig/MigRepartition-v0"
-
-N_TRAINING_DAYS = 10_000_000
-"""Days are drawn from so many seeds, from TRAINING_FIRST on."""
 
 N_TIME_OF_DAY = 4
 """The encoding's last features, the only ones that may be negative."""
@@ -178,18 +175,7 @@ class MigRepartition(gymnasium.Env[NDArray[np.float32], NDArray[np.int64]]):
         `options={"day": n}` chooses the day; otherwise it is drawn, from days that no report is made of.
         """
         super().reset(seed=seed)
-        for key in options or {}:
-            if key != "day":
-                raise InputError(f"reset: no option '{key}'. Known: day.")
-        if options and "day" in options:
-            number = int(options["day"])
-            if number < 0:
-                raise InputError(f"reset: day must be at least 0, got {number}")
-        else:
-            number = TRAINING_FIRST + int(self.np_random.integers(N_TRAINING_DAYS))
-        jobs = self._jobs_of(number)
-        if len(jobs) == 0:
-            raise InputError(f"day {number} has no jobs")
+        jobs = jobs_of_day(self._jobs_of, options, self.np_random)
         arrays = build_jobs(jobs, self._cuts, self._placement, self._settings, self._reachable)
         state = fresh_state(self._world, len(jobs), self._cuts)
         open_gpus(self._world, state, self._placement)

@@ -22,7 +22,7 @@ from smartmig.sim.mig.run import Cluster
 from smartmig.sim.mig.world import Settings
 from smartmig.types import Jobs
 from smartmig.workload.diurnal import DiurnalDay
-from smartmig.workload.seeds import TRAINING_FIRST
+from smartmig.workload.seeds import jobs_of_day
 
 try:
     import gymnasium
@@ -32,9 +32,6 @@ except ModuleNotFoundError:
     ) from None
 
 ENV_ID = "smartmig/MigPlacement-v0"
-
-N_TRAINING_DAYS = 10_000_000
-"""Days are drawn from so many seeds, from TRAINING_FIRST on."""
 
 MOST_SEEN = 1e3
 """Logarithms and shares stay far below."""
@@ -104,18 +101,7 @@ class MigPlacement(gymnasium.Env[Any, np.int64]):
         `options={"day": n}` chooses the day; otherwise it is drawn, from days that no report is made of.
         """
         super().reset(seed=seed)
-        for key in options or {}:
-            if key != "day":
-                raise InputError(f"reset: no option '{key}'. Known: day.")
-        if options and "day" in options:
-            number = int(options["day"])
-            if number < 0:
-                raise InputError(f"reset: day must be at least 0, got {number}")
-        else:
-            number = TRAINING_FIRST + int(self.np_random.integers(N_TRAINING_DAYS))
-        jobs = self._jobs_of(number)
-        if len(jobs) == 0:
-            raise InputError(f"day {number} has no jobs")
+        jobs = jobs_of_day(self._jobs_of, options, self.np_random)
         self._lanes.begin(0, self._lanes.prepare(jobs))
         self._lanes.look([0])
         self._over = False
