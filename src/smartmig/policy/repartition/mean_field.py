@@ -76,14 +76,15 @@ def move_group(world: World, state: State, config: int, target: int) -> None:
     That is the least busy, or while they drain the soonest done: these by powers of two of what they lose, so that no
     cluster has to be sorted.
     """
-    left = (world.n_gpus + GROUPS - 1) // GROUPS
-    left = min(left, state.tally[AT_CONFIG + config])
+    n_others = 0
     limit = np.inf
     for gpu in range(world.n_gpus):
-        if state.gpu[gpu].config == config:
+        if state.gpu[gpu].config == config and state.gpu[gpu].target != target:
+            n_others += 1
             loss = lost_slice_s(world, state, gpu, target) if world.drain else float(state.gpu[gpu].busy)
             state.slot[gpu * SLOTS].booked_s = loss
             limit = min(limit, loss)
+    left = min(n_others, (world.n_gpus + GROUPS - 1) // GROUPS)
     while left > 0:
         for gpu in range(world.n_gpus):
             if state.gpu[gpu].config != config or state.gpu[gpu].target == target:
