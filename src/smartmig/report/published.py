@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ def share_stacks(
     figure = sheet(440, margin={"t": 16})
     for at, part in enumerate(parts):
         figure.add_bar(
-            x=list(labels),
+            x=_in_lines(labels),
             y=numbers([stack[at] for stack in stacks]),
             name=part,
             marker={"color": ramp(at, len(parts)), "line": {"width": 0}},
@@ -44,7 +45,7 @@ def published_bars(
         shade = colour(_series(ours, published).index(name))
         if name in ours:
             figure.add_bar(
-                x=list(groups),
+                x=_in_lines(groups),
                 y=numbers(value.mean for value in ours[name]),
                 error_y=error(ours[name]),
                 name=_whose(name, "ours"),
@@ -53,7 +54,7 @@ def published_bars(
             )
         if name in published:
             figure.add_bar(
-                x=list(groups),
+                x=_in_lines(groups),
                 y=numbers(published[name]),
                 name=_whose(name, "published"),
                 marker={
@@ -104,6 +105,11 @@ def published_lines(
     figure.update_yaxes(title_text=y_title, showline=True)
     figure.update_layout(title_text=title, hovermode="x unified")
     return legend_below_on_phone(figure)
+
+
+def _in_lines(labels: Sequence[str]) -> list[str]:
+    """Long ones broken, so that they stand upright below their bars."""
+    return ["<br>".join(textwrap.wrap(label, 22, break_on_hyphens=False)) for label in labels]
 
 
 def _whose(series: str, owner: str) -> str:
