@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 import types as python_types
 from collections.abc import Callable
 from pathlib import Path
@@ -27,24 +28,57 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def kernel(function: F) -> F:
     """Compile on first call, keep the result on disk."""
-    return cast(F, numba.njit(cache=True, **OPTIONS)(function))
+    return cast(F, numba.njit(cache=True, **OPTIONS)(_renamed(function)))
 
 
 def called_kernel(function: F) -> F:
     """The same for the few functions with small arguments and many callers: a call costs less than a copy in each."""
-    return cast(F, numba.njit(cache=True, **{**OPTIONS, "forceinline": False})(function))
+    return cast(F, numba.njit(cache=True, **{**OPTIONS, "forceinline": False})(_renamed(function)))
+
+
+def _renamed(function: F, copy: str = "") -> F:
+    """numba names the cache file after the qualified name, and looks at nothing else that differs between copies, nor
+    at what the functions that are called were built from."""
+    function.__qualname__ += f"{copy}-{source_fingerprint(_files(function))}"
+    return function
+
+
+def _files(function: Any) -> frozenset[Path]:
+    """The file a function stands in; of a copy that `specialise` made, also those of what was bound into it."""
+    return frozenset((Path(function.__code__.co_filename), *function.__dict__.get("bound_files", ())))
 
 
 @functools.cache
-def source_fingerprint() -> str:
-    """A short hash of every source file a kernel may be built from: a changed rule must not load an old kernel."""
+def source_fingerprint(files: frozenset[Path]) -> str:
+    """A short hash of these files, a user's own among them, of what they import from this package, and so on: a kernel
+    that was built from any of them before a change must not be loaded after it."""
+    left, found = set(files), set[Path]()
+    while left:
+        path = left.pop()
+        if path.is_file() and path not in found:
+            found.add(path)
+            left.update(imported_files(path))
+    return hashlib.sha256(b"".join(map(_digest, sorted(found)))).hexdigest()[:12]
+
+
+@functools.cache
+def imported_files(path: Path) -> tuple[Path, ...]:
+    """The files of this package that a file imports from."""
     package = Path(__file__).parent
-    digest = hashlib.sha256()
-    for folder in ("policy", "sim"):
-        for path in sorted((package / folder).rglob("*.py")):
-            digest.update(path.read_bytes())
-    digest.update(Path(__file__).read_bytes())
-    return digest.hexdigest()[:12]
+    modules = list[str]()
+    for module, names, plain in _IMPORT.findall(path.read_text(encoding="utf-8")):
+        modules += [plain or module, *(f"{module}.{name}" for name in re.findall(r"\w+", names))]
+    paths = (package.joinpath(*module.split(".")[1:]) for module in modules)
+    found = (source for path in paths for source in (path.with_suffix(".py"), path / "__init__.py"))
+    return tuple(source for source in found if source.is_file())
+
+
+_IMPORT = re.compile(r"^from (smartmig[\w.]*) import (\([^)]*\)|[^\n]*)|^import (smartmig[\w.]*)", re.MULTILINE)
+
+
+@functools.cache
+def _digest(path: Path) -> bytes:
+    return hashlib.sha256(path.read_bytes()).digest()
 
 
 def specialise(function: Callable[..., Any], name: str, cached: bool, inline: bool = True, **bindings: Any) -> Any:
@@ -54,21 +88,14 @@ def specialise(function: Callable[..., Any], name: str, cached: bool, inline: bo
     several callers compile much faster when they are not copied into each (`inline`).
     """
     copy = python_types.FunctionType(function.__code__, {**function.__globals__, **bindings}, function.__name__)
-    # numba names the cache file after the qualified name, and looks at nothing else that differs between copies.
-    fingerprint = hashlib.sha256((source_fingerprint() + _files_fingerprint(bindings)).encode()).hexdigest()[:12]
-    copy.__qualname__ = f"{function.__qualname__}-{name}-{fingerprint}"
+    bound = [one.py_func for one in bindings.values() if hasattr(one, "py_func")]
+    copy.__dict__["bound_files"] = frozenset[Path]().union(*map(_files, bound))
+    copy.__qualname__ = function.__qualname__
     copy.__module__ = function.__module__
     options = {**OPTIONS, "forceinline": inline}
     if not cached:
         options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # Python never calls it
-    return numba.njit(cache=cached, **options)(copy)
-
-
-def _files_fingerprint(bindings: dict[str, Any]) -> str:
-    """Hashes of the files that the bound functions stand in: a user's own rule lives outside this package."""
-    paths = {Path(bound.py_func.__code__.co_filename) for bound in bindings.values() if hasattr(bound, "py_func")}
-    outside = sorted(path for path in paths if path.is_file() and not path.is_relative_to(Path(__file__).parent))
-    return "".join(hashlib.sha256(path.read_bytes()).hexdigest() for path in outside)
+    return numba.njit(cache=cached, **options)(_renamed(copy, f"-{name}"))
 
 
 def is_cached(compiled: Any) -> bool:

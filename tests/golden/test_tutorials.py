@@ -38,15 +38,14 @@ class Played:
         own = {"PATH": f"{place}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "80", "NO_COLOR": "1"}
         own |= {"LC_ALL": "C.UTF-8"}
         if (self.folder / "src").exists():
-            own |= {"PYTHONPATH": str(self.folder / "src"), "NUMBA_CACHE_DIR": str(self.folder / "cache")}
-            own["NUMBA_OPT"] = "0"  # nothing of the copy is compiled yet, and its runs are short
+            own["PYTHONPATH"] = str(self.folder / "src")
         return {**os.environ, **own}
 
     def file(self, name: str) -> Path:
         """Where a fence with a title goes; the package is copied for the first one of its own."""
         package = self.folder / "src" / "smartmig"
         if name.startswith("src/smartmig/") and not package.exists():
-            shutil.copytree(ROOT / "src" / "smartmig", package, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(ROOT / "src" / "smartmig", package)  # with what is compiled already, which is still good
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
