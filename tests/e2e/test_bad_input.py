@@ -5,15 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from smartmig.cli import main
-
-SMARTMIG = Path(sys.executable).with_name("smartmig")
+from commands import SMARTMIG, called_here
 
 HEADER = "job_id,arrive_s,deadline_s,run_1g_s,run_2g_s,run_3g_s,run_4g_s,run_7g_s"
 GOOD = "a,0,90,60,32,23,19,13"
@@ -295,15 +292,6 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    monkeypatch.setattr(sys, "argv", ["smartmig", *shlex.split(command)])
-    with pytest.raises(SystemExit) as caught:
-        main()
-    assert isinstance(caught.value.code, int)
-    shown = capsys.readouterr()
-    return caught.value.code, shown.out, shown.err
-
-
 def check_sentence(err: str, bad: Bad) -> None:
     lines = err.splitlines()
     if bad.started:
@@ -319,7 +307,7 @@ def test_bad_input__is_one_sentence(
     lab: Path, bad: Bad, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = sorted(path.name for path in lab.iterdir())
-    code, out, err = run(bad.command, monkeypatch, capsys)
+    code, out, err = called_here(shlex.split(bad.command), monkeypatch, capsys)
     assert (code, out) == (2, "")
     check_sentence(err, bad)
     assert sorted(path.name for path in lab.iterdir()) == before
@@ -330,7 +318,7 @@ def test_bad_usage__is_explained(
     lab: Path, bad: Bad, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = sorted(path.name for path in lab.iterdir())
-    code, out, err = run(bad.command, monkeypatch, capsys)
+    code, out, err = called_here(shlex.split(bad.command), monkeypatch, capsys)
     assert code == 2
     # Without any verb the help is the answer, not a complaint.
     assert out == "" or bad.command == ""

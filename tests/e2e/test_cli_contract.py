@@ -8,7 +8,6 @@ import random
 import re
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -16,19 +15,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from commands import COMPILE_S, SMARTMIG, assert_self_contained, smartmig
 from smartmig.cli.app import make_app
 from smartmig.registry import PLACEMENTS, REPARTITIONS, REPRODUCTIONS
 
-SMARTMIG = Path(sys.executable).with_name("smartmig")
-COMPILE_S = 300
-"""A fresh checkout compiles each rule on its first use, and the machines are slow."""
-
 PAPER = ("--gpus", "8xa100-40gb", "--layouts", "1,1,2,3,3,5,5,10", "--placement", "categorical-edf")
-
-
-def smartmig(folder: Path, *args: object) -> subprocess.CompletedProcess[str]:
-    command = [str(SMARTMIG), *map(str, args)]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=COMPILE_S, check=False)
 
 
 def answer(folder: Path, *args: object) -> Any:
@@ -53,16 +44,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def paper_run(folder: Path) -> dict[str, Any]:
     run: dict[str, Any] = answer(folder, "simulate", "--jobs", "day.csv", *PAPER)
     return run
-
-
-def assert_self_contained(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    assert text.startswith("<!DOCTYPE html>")
-    assert text.rstrip().endswith("</html>")
-    assert not re.search(r"<(script|img|iframe)[^>]*\ssrc=[\"']?https?:", text)
-    assert not re.search(r"<link[^>]*\shref=[\"']?https?:", text)
-    leftovers = [path.name for path in page.parent.iterdir() if path.name.endswith(".tmp")]
-    assert leftovers == []
 
 
 def test_simulate__tells_what_it_cost(folder: Path, paper_run: dict[str, Any]) -> None:
@@ -259,14 +240,6 @@ def test_pipe__a_reader_that_leaves_is_no_error(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_demo__prints_a_table_and_writes_its_report(tmp_path: Path) -> None:
-    done = smartmig(tmp_path, "demo", "--seeds", 1, "--report", "out/demo.html")
-    assert done.returncode == 0, done.stderr
-    assert "slice count, shortest work" in done.stdout
-    assert_self_contained(tmp_path / "out" / "demo.html")
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
-
-
 def test_ctrl_c__stops_a_long_comparison_at_once(tmp_path: Path) -> None:
     command = [str(SMARTMIG), "compare", "--seeds", "5000", "--report", "long.html"]
     with subprocess.Popen(

@@ -5,27 +5,21 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from commands import SMARTMIG, smartmig
 from smartmig.cli import STOPPED
 
 pytest.importorskip("torch", reason="pip install 'smartmig[train]'")
 
-SMARTMIG = Path(sys.executable).with_name("smartmig")
 SMALL = (
     *("--trace", "jobs.csv", "--nodes", "3x4", "--to", "1970-01-06", "--tune-to", "1970-01-09", "--candidates", "4"),
     *("--elite", "2", "--families", "1", "--siblings", "2", "--stretch-days", "3", "--validate-every", "1"),
     *("--generations", "2", "--updates", "2", "--threads", "1"),
 )
-
-
-def smartmig(folder: Path, *args: object) -> subprocess.CompletedProcess[str]:
-    command = [str(SMARTMIG), *map(str, args)]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=400, check=False)
 
 
 @pytest.fixture(scope="module")

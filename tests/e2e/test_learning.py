@@ -5,23 +5,18 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from commands import SMARTMIG, called_here, smartmig
+
 pytest.importorskip("torch", reason="pip install 'smartmig[train]'")
 
-SMARTMIG = Path(sys.executable).with_name("smartmig")
 SMALL = (
     *("--gpus", "1xa100-40gb", "--multiplier", "1", "--pool", "2", "--days", "4", "--siblings", "2"),
     *("--validation-days", "2", "--validate-every", "1", "--teacher-days", "2", "--teacher-epochs", "2"),
 )
-
-
-def smartmig(folder: Path, *args: object) -> subprocess.CompletedProcess[str]:
-    command = [str(SMARTMIG), *map(str, args)]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -143,12 +138,19 @@ def test_train__joint_and_its_prices_are_found_resumed_and_used(folder: Path) ->
         (("evaluate", "--policy-file", "mine.npz", "--gpus", "2xa30", "--seeds", "1"), "trained on a100-40gb"),
     ],
 )
-def test_bad_input__is_one_sentence(folder: Path, args: tuple[str, ...], says: str) -> None:
+def test_bad_input__is_one_sentence(
+    folder: Path,
+    args: tuple[str, ...],
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     (folder / "day.txt").write_text("hello")
-    done = smartmig(folder, *args)
-    assert done.returncode == 2, done.stderr
-    assert says in done.stderr
-    assert "Traceback" not in done.stderr
+    monkeypatch.chdir(folder)
+    code, _, err = called_here(args, monkeypatch, capsys)
+    assert code == 2, err
+    assert says in err
+    assert "Traceback" not in err
     assert not (folder / "x.npz").exists()
 
 
