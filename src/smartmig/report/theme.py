@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-PALETTE = ("#2b7bba", "#d55e00", "#009e73", "#b0649a", "#b98900", "#3f9fd0", "#7a8088", "#8a6b4f")
+PALETTE = ("#2b7bba", "#d55e00", "#009e73", "#b0649a", "#b98900", "#8a6b4f", "#7a8088", "#3f9fd0")
 """Okabe and Ito's hues, moved to a middle lightness so that each is at least 3:1 on both page colours."""
 
 MARKERS = ("circle", "diamond", "square", "triangle-up", "cross", "star", "triangle-down", "hexagon")
