@@ -101,7 +101,7 @@ export const runningTable = (view) => {
 export const drawQueue = (n_queued, jobs, now_s) => {
   const key = JSON.stringify([n_queued, jobs, Math.floor(now_s / 5)]);
   if (!n_queued) {
-    put($("queue"), key, make("p", {class: "empty", text: "Nobody waits."}));
+    put($("queue"), key, () => [make("p", {class: "empty", text: "Nobody waits."})]);
     return;
   }
   const mig = jobs.some((job) => job.n_gpus === 0);
@@ -110,6 +110,6 @@ export const drawQueue = (n_queued, jobs, now_s) => {
     mig ? (job.deadline_s === null ? "–" : clock(job.deadline_s)) : span(job.limit_s),
   ]);
   const shown = rows.length < n_queued ? `, the first ${rows.length} shown` : "";
-  put($("queue"), key, make("p", {text: `${count(n_queued, "job")} by time of submission${shown}.`}),
-    scroller("Waiting jobs", table(make("table"), "Waiting jobs", ["Job", "User", "Wants", "Waited", mig ? "Due" : "Limit"], rows)));
+  put($("queue"), key, () => [make("p", {text: `${count(n_queued, "job")} by time of submission${shown}.`}),
+    scroller("Waiting jobs", table(make("table"), "Waiting jobs", ["Job", "User", "Wants", "Waited", mig ? "Due" : "Limit"], rows))]);
 };

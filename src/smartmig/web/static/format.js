@@ -68,15 +68,37 @@ export const table = (into, caption, headings, rows) => {
   return into;
 };
 
-export const scroller = (label, inside) => make("div", {class: "scroll", role: "region", tabindex: "0", "aria-label": label}, inside);
+// Children that stay are left where they are: an element that is taken out and put in again loses the focus, and how far
+// it was scrolled.
+const fill = (into, ...children) => {
+  const staying = new Set(children);
+  for (const one of [...into.childNodes]) if (!staying.has(one)) one.remove();
+  let next = into.firstChild;
+  for (const one of children) {
+    if (one === next) next = next.nextSibling;
+    else into.insertBefore(one, next);
+  }
+  return into;
+};
 
-// Scrolled tables keep their place and the focus when their content is replaced.
-export const put = (into, key, ...children) => {
+const kept = new Map(); // name -> element, made once
+
+const keep = (name, made) => {
+  if (!kept.has(name)) kept.set(name, made());
+  return kept.get(name);
+};
+
+export const scroller = (label, inside) =>
+  fill(keep(`scroller ${label}`, () => make("div", {class: "scroll", role: "region", tabindex: "0", "aria-label": label})), inside);
+
+export const fold = (name, title, open, ...inside) => {
+  const one = keep(`fold ${name}`, () => make("details", {"data-name": name, open}, make("summary", {text: title})));
+  return fill(one, one.firstChild, ...inside);
+};
+
+// `children()` is asked for only when the key, what they are made from, is another one.
+export const put = (into, key, children) => {
   if (into.dataset.key === key) return;
   into.dataset.key = key;
-  const inside = into.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
-  const open = new Map([...into.querySelectorAll("details")].map((one) => [one.dataset.name, one.open]));
-  into.replaceChildren(...children);
-  for (const one of into.querySelectorAll("details")) if (open.has(one.dataset.name)) one.open = open.get(one.dataset.name);
-  if (inside) [...into.querySelectorAll("[aria-label]")].find((one) => one.getAttribute("aria-label") === inside)?.focus();
+  fill(into, ...children());
 };

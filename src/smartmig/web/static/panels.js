@@ -1,6 +1,6 @@
 // What was decided and why, what it is worth, what the guard refused.
 
-import {$, action, clock, count, energy, make, moment, number, percent, put, scroller, span, table, watts} from "./format.js";
+import {$, action, clock, count, energy, fold, make, moment, number, percent, put, scroller, span, table, watts} from "./format.js";
 
 const MOST = 12;
 
@@ -50,16 +50,9 @@ const cutScores = (cuts) => scroller("How likely each cut is to become which",
   table(make("table", {class: "cuts"}), "How likely each cut is to become which", ["Cut now", "Next, by the policy's share"],
     cuts.map((one) => [one.cut, one.next.map((to) => `${to.cut} ${percent(to.share)}`).join(", ") || "stays"])));
 
-const why = (name, title, text, inside) => make("details", {"data-name": name, open: true},
-  make("summary", {text: title}), make("p", {class: "quiet", text}), inside);
+const why = (name, title, text, inside) => fold(name, title, true, make("p", {class: "quiet", text}), inside);
 
-export const drawDecision = (last, mode) => {
-  const box = $("decision");
-  if (!last) {
-    const text = mode === "observe" ? "In mode observe nothing is decided." : "Nothing has been decided yet.";
-    put(box, text, make("p", {class: "empty", text}));
-    return;
-  }
+const decided = (last) => {
   const plan = last.plan ?? [];
   const wanted = last.wanted ?? plan;
   const refused = last.refused ?? [];
@@ -78,7 +71,13 @@ export const drawDecision = (last, mode) => {
   if (other.slices?.length) parts.push(why("slices", "Why these slices", "Most urgent jobs first, then those that were started; what each kind of free slice would mean.", sliceScores(other.slices, took)));
   if (other.queue?.length) parts.push(why("queue", "Why these jobs and nodes", "The head of the queue in the rule's order, lowest score first, then the jobs that were started.", queueScores(other.queue, took)));
   if (other.cuts?.length) parts.push(why("cuts", "Why these cuts", "The learned policy's shares for the cuts now present.", cutScores(other.cuts)));
-  put(box, JSON.stringify([last]), ...parts.filter(Boolean));
+  return parts.filter(Boolean);
+};
+
+export const drawDecision = (last, mode) => {
+  const text = mode === "observe" ? "In mode observe nothing is decided." : "Nothing has been decided yet.";
+  if (last) put($("decision"), JSON.stringify([last]), () => decided(last));
+  else put($("decision"), text, () => [make("p", {class: "empty", text})]);
 };
 
 const METRICS = [["Energy", "energy_j", energy, 1], ["Mean lateness", "mean_late_s", span, 0.05], ["Mean waiting", "mean_wait_s", span, 0.05]];
@@ -107,18 +106,19 @@ const bars = (answer) => METRICS.map(([title, name, text, least]) => {
 export const drawEffect = (answer) => {
   const box = $("effect");
   if (!answer.policy || !answer.baseline || !answer.measured.n_jobs) {
-    put(box, "none", make("p", {class: "empty", text: "No job has finished yet; the comparison begins with the first."}));
+    put(box, "none", () => [make("p", {class: "empty", text: "No job has finished yet; the comparison begins with the first."})]);
     return;
   }
   const row = (title, one, joules) => [title, String(one.n_jobs), span(one.mean_wait_s), span(one.mean_late_s), percent(one.late_frac), joules];
-  put(box, JSON.stringify(answer),
+  put(box, JSON.stringify(answer), () => [
     make("p", {text: `${count(answer.measured.n_jobs, "finished job")}, simulated again under the policy and under a plain baseline: first come first served, MIG cards left as they are. An estimate.`}),
     ...bars(answer),
     scroller("Against the baseline", table(make("table"), "Against the baseline", ["", "Jobs", "Mean waiting", "Mean lateness", "Late", "Energy"], [
       row("really", answer.measured, energy(answer.energy_j || null)), row("policy", answer.policy, energy(answer.policy.energy_j)),
       row("baseline", answer.baseline, energy(answer.baseline.energy_j)),
     ])),
-    make("p", {class: "quiet", text: "Energy by the cards' power curves; what really happened includes jobs that still run."}));
+    make("p", {class: "quiet", text: "Energy by the cards' power curves; what really happened includes jobs that still run."}),
+  ]);
 };
 
 export const drawTiles = (view, effect) => {
@@ -135,9 +135,10 @@ export const drawTiles = (view, effect) => {
 export const drawGuard = (answer) => {
   const newest = answer.refused.slice(-20).reverse();
   const rules = Object.entries(answer.rules).map(([name, value]) => `${name.replace(/_s$/, " (s)").replaceAll("_", " ")}: ${number(value)}`);
-  put($("guard"), JSON.stringify(answer),
+  put($("guard"), JSON.stringify(answer), () => [
     make("p", {text: `${count(answer.n_refused, "action")} refused and ${count(answer.n_fallbacks, "decision")} left to the plain rule since the start. Inputs of the last decision were ${answer.drift_checked ? "" : "not "}held against what a policy was trained on.`}),
     newest.length ? scroller("Newest refusals", table(make("table", {class: "refusals"}), "Newest refusals", ["At", "Action", "Why not"], newest.map((one) => [clock(one.time_s), action(one.action), one.why])))
       : make("p", {class: "empty", text: "Nothing has been refused."}),
-    make("details", {"data-name": "rules"}, make("summary", {text: "Rules"}), list(rules, "rules")));
+    fold("rules", "Rules", false, list(rules, "rules")),
+  ]);
 };

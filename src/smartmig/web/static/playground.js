@@ -73,24 +73,24 @@ const drawStatus = () => {
   $("parts").hidden = run?.status !== "done";
   if (!run) {
     const missing = now.shown !== null;
-    put(box, missing ? "missing" : "none", make("p", {class: "empty", text: missing
+    put(box, missing ? "missing" : "none", () => [make("p", {class: "empty", text: missing
       ? "There is no such run: it was removed, or the address is wrong. Start another one above."
-      : "Nothing has been run yet. Choose policies above and press Run: days are simulated under each of them, and the comparison appears here."}));
-  } else if (run.status === "running") put(box, `running ${run.id}`, ...bar(run));
+      : "Nothing has been run yet. Choose policies above and press Run: days are simulated under each of them, and the comparison appears here."})]);
+  } else if (run.status === "running") put(box, `running ${run.id}`, () => bar(run));
   else if (run.status === "done") {
-    put(box, `done ${run.id}`, make("p", {text: `${describe(run.wish)}; run by ${run.who}.${took(run)}`}),
+    put(box, `done ${run.id}`, () => [make("p", {text: `${describe(run.wish)}; run by ${run.who}.${took(run)}`}),
       make("p", {class: "links"}, make("a", {href: `/playground/${run.id}/report`, target: "_blank", rel: "noopener", text: "Open the full report"}),
-        make("a", {href: `/playground/${run.id}`, text: "Link to this result"}), again(run)));
+        make("a", {href: `/playground/${run.id}`, text: "Link to this result"}), again(run))]);
   } else {
     const title = {failed: "The run failed", cancelled: "The run was cancelled", interrupted: "The run was interrupted"}[run.status];
-    put(box, `${run.status} ${run.id}`, make("div", {class: `outcome ${run.status}`}, make("p", {class: "lead", text: `${title}.`}),
-      make("p", {text: `${begins(run.detail.replace(/\.$/, ""))}.${took(run)}`}), again(run)));
+    put(box, `${run.status} ${run.id}`, () => [make("div", {class: `outcome ${run.status}`}, make("p", {class: "lead", text: `${title}.`}),
+      make("p", {text: `${begins(run.detail.replace(/\.$/, ""))}.${took(run)}`}), again(run))]);
   }
 };
 
 const drawRuns = () => {
   if (!now.runs.length) {
-    put($("runs"), "none", make("p", {class: "empty", text: "None yet."}));
+    put($("runs"), "none", () => [make("p", {class: "empty", text: "None yet."})]);
     return;
   }
   const rows = now.runs.map((run) => [make("a", {href: `/playground/${run.id}`, text: moment(run.began_s), "aria-current": run.id === now.shown ? "true" : null,
@@ -101,7 +101,7 @@ const drawRuns = () => {
       $("run").focus();
     }}), run.status, run.who, describe(run.wish)]);
   put($("runs"), JSON.stringify(now.runs.map((run) => [run.id, run.status, run.id === now.shown])),
-    scroller("Runs so far", table(make("table", {class: "runs"}), "Runs so far", ["Begun (UTC)", "State", "By", "What"], rows)));
+    () => [scroller("Runs so far", table(make("table", {class: "runs"}), "Runs so far", ["Begun (UTC)", "State", "By", "What"], rows))]);
 };
 
 const cells = (row) => row.map((cell) => {
