@@ -111,7 +111,7 @@ def _draw(path: Path, what: Study, rows: list[Row], cells: list[list[str]], days
     of_steps = what is Study.algorithms
     labels = [f"{row.label}, {row.steps:,}" if of_steps and row.steps else f"{row.group}: {row.label}" for row in rows]
     sections = [
-        Section(title, "", published_bars("", labels, {"": [row.of(name, scale) for row in rows]}, {}, title), None)
+        Section(title, "", published_bars(labels, {"": [row.of(name, scale) for row in rows]}, {}, title), None)
         for title, name, scale in (("late (%)", "late_frac", 100.0), ("ET", "et", 1.0))
     ]
     sections.append(Section("Numbers", "", None, [list(HEADINGS), *cells]))

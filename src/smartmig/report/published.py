@@ -33,14 +33,13 @@ def share_stacks(
 
 
 def published_bars(
-    title: str,
     groups: Sequence[str],
     ours: Mapping[str, Sequence[Estimate]],
     published: Mapping[str, Sequence[float]],
     y_title: str,
 ) -> go.Figure:
     """Our means as full bars with intervals, published values as hatched ones of the same colour beside them."""
-    figure = sheet(460, margin={"t": 96})
+    figure = sheet(420, margin={"t": 48 if published else 16})
     for name in _series(ours, published):
         shade = colour(_series(ours, published).index(name))
         if name in ours:
@@ -66,12 +65,13 @@ def published_bars(
             )
     figure.update_xaxes(ticks="", showgrid=False)
     figure.update_yaxes(title_text=y_title, rangemode="tozero")
-    figure.update_layout(title_text=title, barmode="group", bargap=0.28, bargroupgap=0.08)
-    return legend_below_on_phone(figure)
+    figure.update_layout(barmode="group", bargap=0.28, bargroupgap=0.08)
+    # On a phone the names below the bars are turned and take the room that a legend would have there.
+    figure.update_layout(meta={"phone": {"layout": {"dragmode": False, "height": 500}}})
+    return figure
 
 
 def published_lines(
-    title: str,
     x: Sequence[float],
     ours: Mapping[str, Sequence[Estimate]],
     published: Mapping[str, Sequence[float]],
@@ -79,7 +79,7 @@ def published_lines(
     y_title: str,
 ) -> go.Figure:
     """Our curves with their intervals as bars, published ones (if any) dashed with open markers, same colours."""
-    figure = sheet(460, margin={"t": 96})
+    figure = sheet(420, margin={"t": 48})
     for index, name in enumerate(_series(ours, published)):
         look = {"color": colour(index), "size": 8}
         if name in ours:
@@ -103,7 +103,7 @@ def published_lines(
             )
     figure.update_xaxes(title_text=x_title, showline=True)
     figure.update_yaxes(title_text=y_title, showline=True)
-    figure.update_layout(title_text=title, hovermode="x unified")
+    figure.update_layout(hovermode="x unified")
     return legend_below_on_phone(figure)
 
 

@@ -55,9 +55,9 @@ def _figure(result: Result, metric: Metric) -> object:
     published = [_number(what.rows[index].published.get(metric.id, "")) for index in rows]
     theirs = {"": published} if any(value == value for value in published) else {}
     if what.x:
-        return published_lines("", list(what.x), {"": ours}, theirs, what.x_title, metric.title)
+        return published_lines(list(what.x), {"": ours}, theirs, what.x_title, metric.title)
     labels = [what.rows[index].label for index in rows]
-    return published_bars("", labels, {"": ours}, theirs, metric.title)
+    return published_bars(labels, {"": ours}, theirs, metric.title)
 
 
 def _stacks(result: Result) -> object:

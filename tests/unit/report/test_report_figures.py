@@ -218,8 +218,8 @@ def test_scatter__uses_a_log_axis_only_when_it_helps() -> None:
 def test_published__pairs_ours_with_theirs_in_one_colour() -> None:
     ours = {"edf": [Estimate(1.0, 0.1, 5), Estimate(2.0, float("nan"), 1)]}
     theirs = {"edf": [1.1, float("nan")], "only theirs": [3.0, 4.0]}
-    bars = published.published_bars("t", ["a", "b"], ours, theirs, "ET")
-    lines = published.published_lines("t", [1, 2], ours, {}, "load", "ET")
+    bars = published.published_bars(["a", "b"], ours, theirs, "ET")
+    lines = published.published_lines([1, 2], ours, {}, "load", "ET")
     assert [trace.name for trace in bars.data] == ["edf", "edf, published", "only theirs, published"]
     assert bars.data[0].marker.color == bars.data[1].marker.line.color
     assert bars.data[1].y == (1.1, None)
