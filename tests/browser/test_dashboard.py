@@ -181,7 +181,7 @@ def test_page__says_stale_and_comes_back_with_the_server(
     assert daemon.stop() == 0
     says(page, "#banner", "Stale: the server has not answered")
     assert serious(page) == []
-    serve("simulated:gpus=,nodes=2x4,load=3,speedup=600")
+    serve("simulated:nodes=2x4,load=3,speedup=600")
     playwright.expect(page.locator("#banner")).not_to_contain_text("Stale", timeout=WAIT_MS)
     page.locator(".whole .slot.busy").first.wait_for()
     assert page.locator(".card").count() == 2

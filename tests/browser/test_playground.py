@@ -24,7 +24,7 @@ COMPILE_MS = 300_000
 
 @pytest.fixture(scope="module")
 def daemon(serve: Serve, browser: Any) -> Daemon:  # noqa: ARG001
-    return serve("simulated:gpus=,nodes=1x4")
+    return serve("simulated:nodes=1x4")
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def test_playground__a_restarted_server_says_interrupted(form: Any, serve: Serve
     assert daemon.stop() == 0
     says(form, "#banner", "Stale: the server does not answer")
     assert serious(form) == []
-    serve("simulated:gpus=,nodes=1x4")
+    serve("simulated:nodes=1x4")
     says(form, "#status", "The run was interrupted.")
     playwright.expect(form.locator("#banner")).to_be_empty(timeout=WAIT_MS)
     assert form.get_by_role("button", name="Run", exact=True).is_enabled()

@@ -37,7 +37,7 @@ def tokens(home: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def daemon(home: Path, tokens: dict[str, str]) -> Iterator[Daemon]:  # noqa: ARG001
-    running = Daemon(home, "--adapter", "simulated:gpus=,nodes=2x4,speedup=2000,load=2", "--mode", "act")
+    running = Daemon(home, "--adapter", "simulated:nodes=2x4,speedup=2000,load=2", "--mode", "act")
     yield running
     if running.process.poll() is None:
         assert running.stop() == 0

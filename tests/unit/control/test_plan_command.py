@@ -104,7 +104,7 @@ def test_plan__refuses_bad_states_in_one_sentence(change: dict[str, Any], said: 
         (("plan", SAMPLES / "whole_gpu_state.json", "--selection", "sjf-oracle"), "no cluster knows"),
         (("plan", SAMPLES / "mig_state.json", "--repartition", "planner"), "live, take mean-field"),
         (("serve", "--adapter", "simulatd"), "Did you mean 'simulated'"),
-        (("serve", "--adapter", "simulated:gpus=,nodes="), "either gpus"),
+        (("serve", "--adapter", "simulated:gpus=8xa100-40gb,nodes=1x4"), "either gpus"),
         (("serve", "--mode", "lead"), "allowed are observe, shadow, act"),
         (("replay", "nowhere.db"), "no such journal"),
         (("journal", "export", "nowhere.db", "-o", "x.csv"), "no such journal"),

@@ -36,12 +36,12 @@ NO_SPEED_LIMIT = 0.0
 class Simulated:
     """A cluster fed by a made-up or recorded workload."""
 
-    gpus: str = "8xa100-40gb"
-    """MIG cards, as in `--gpus`; empty: none"""
+    gpus: str = ""
+    """MIG cards, as in `--gpus`; empty, and no nodes either: 8xa100-40gb"""
     layouts: str = "1,1,2,3,3,5,5,10"
     """how they are cut at first, as in `--layouts`"""
     nodes: str = ""
-    """nodes of whole GPUs, as in `--nodes`, e.g. `4x8:a100`; empty: none"""
+    """instead of MIG cards: nodes of whole GPUs, as in `--nodes`, e.g. `4x8:a100`"""
     jobs: str = ""
     """file of jobs (MIG jobs or whole-GPU jobs, by what the cluster is made of); empty: made up, day after day"""
     load: float = 1.0
@@ -55,9 +55,9 @@ class Simulated:
     def open(self) -> Connection:
         if not 0 <= self.speedup < math.inf or not 0 < self.load < math.inf:
             raise InputError("simulated: speedup is a number from 0 up, load one above 0")
-        if bool(self.gpus) == bool(self.nodes):
-            raise InputError("simulated: give either gpus (MIG cards) or nodes (whole GPUs), one of them empty")
-        nodes = whole_nodes(self.nodes) if self.nodes else mig_nodes(self.gpus, self.layouts or None)
+        if self.gpus and self.nodes:
+            raise InputError("simulated: give either gpus (MIG cards) or nodes (whole GPUs), not both")
+        nodes = whole_nodes(self.nodes) if self.nodes else mig_nodes(self.gpus or "8xa100-40gb", self.layouts or None)
         start_s = self.start_h * 3600.0
         arrivals = feed(nodes, bool(self.nodes), self.jobs, self.load, self.seed, start_s)
         return connect(SimulatedCluster(nodes, arrivals, start_s=start_s), self.speedup)
