@@ -32,7 +32,7 @@ from smartmig.ports import Connection
 from smartmig.scenario import adapter as adapter_knobs
 from smartmig.sim.gang.world import Backfill
 
-AdapterName = Annotated[str, typer.Option(help="Cluster: simulated, slurm; with knobs as simulated:nodes=4x8,speedup=600.")]
+AdapterName = Annotated[str, typer.Option(help="Cluster: simulated, slurm; knobs as simulated:nodes=4x8,speedup=600.")]
 
 
 def open_adapter(text: str) -> Connection:
