@@ -70,12 +70,12 @@ def serve(
 ) -> None:
     """Run the controller: watch a cluster, decide, and in mode act carry it out. Logs JSON lines to stderr."""
     needs("smartmig serve", "sqlalchemy", "alembic", *(("fastapi", "uvicorn", "prometheus_client") if api else ()))
-    from smartmig.control.guard import GuardRules
+    from smartmig.control.guard import HOUR_S, GuardRules
     from smartmig.control.journal import Journal
     from smartmig.control.logs import JsonLog
     from smartmig.control.loop import Loop, LoopSettings
-    from smartmig.control.memory import Memory
     from smartmig.control.pilot import Pilot
+    from smartmig.control.replay import handed_over_since
     from smartmig.control.switch import Mode
     from smartmig.control.wire import memory_from_json
 
@@ -91,10 +91,11 @@ def serve(
     ranges = trained_ranges(policy)
     book = Journal(journal_place(journal))
     try:
-        kept = book.reader.last("memory")
-        # A simulated cluster begins anew every time, and so does what is remembered of it.
-        memory = Memory() if kept is None or adapter.startswith("simulated") else memory_from_json(kept.body)
-        pilot = Pilot(policy, fallback, rules, seed, memory, ranges)
+        pilot = Pilot(policy, fallback, rules, seed, ranges=ranges)
+        if not adapter.startswith("simulated"):  # one begins anew every time, and so does what is remembered of it
+            kept = book.reader.last("memory")
+            pilot.memory = pilot.memory if kept is None else memory_from_json(kept.body)
+            pilot.guard_memory = handed_over_since(book.reader, first.time_s - HOUR_S)
         about: dict[str, Any] = {
             "version": __version__,
             "adapter": adapter,

@@ -183,13 +183,18 @@ class JournalReader:
             first, newest = connection.execute(sa.select(sa.func.min(RECORDS.c.seq), sa.func.max(RECORDS.c.seq))).one()
         return None if first is None else (first, newest)
 
-    def state_at(self, seq: int) -> tuple[Record, ClusterState] | None:
-        """The newest recorded state up to that record; None when there is none before it."""
+    def whole_state_at(self, seq: int) -> int | None:
+        """The newest record up to that one that holds a whole state: those after it build on it."""
         whole = sa.select(sa.func.max(RECORDS.c.seq)).where(
             RECORDS.c.kind == "state", RECORDS.c.seq <= seq, RECORDS.c.body.startswith('{"full"', autoescape=True)
         )
         with refusing(self.engine.url), self.engine.connect() as connection:
-            begin = connection.execute(whole).scalar_one()
+            found: int | None = connection.execute(whole).scalar_one()
+        return found
+
+    def state_at(self, seq: int) -> tuple[Record, ClusterState] | None:
+        """The newest recorded state up to that record; None when there is none before it."""
+        begin = self.whole_state_at(seq)
         if begin is None:
             return None
         states, found = States(), None

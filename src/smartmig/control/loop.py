@@ -22,7 +22,7 @@ from smartmig.control.books import Books, begun_jobs
 from smartmig.control.journal import Journal
 from smartmig.control.pilot import Judged, Pilot, decision_body
 from smartmig.control.switch import Mode, throw_switch
-from smartmig.control.wire import memory_to_json, outcomes_to_json
+from smartmig.control.wire import guard_memory_to_json, memory_to_json, outcomes_to_json
 from smartmig.errors import AdapterError
 from smartmig.ports import Connection
 from smartmig.types import ClusterState, Outcome, Plan, Start
@@ -125,7 +125,11 @@ class Loop:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="act")
         self._acts: Future[None] | None = None
         self._stop = threading.Event()
-        self.journal.append("boot", self.clock.now_s(), {**about, "memory": memory_to_json(pilot.memory)})
+        memories = {
+            "memory": memory_to_json(pilot.memory),
+            "handed_over": guard_memory_to_json(pilot.guard_memory),
+        }
+        self.journal.append("boot", self.clock.now_s(), {**about, **memories})
 
     def run(self) -> None:
         """Until `stop`; leaves the cluster to itself at the end."""

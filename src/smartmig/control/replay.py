@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from smartmig.control.books import Books, Finished, begun_jobs
-from smartmig.control.journal import Record, States
+from smartmig.control.guard import GuardMemory, allowed
+from smartmig.control.journal import JournalReader, Record, States
 from smartmig.control.memory import Memory
 from smartmig.control.pilot import Pilot
-from smartmig.control.wire import memory_from_json, plan_from_json, plan_to_json
+from smartmig.control.wire import guard_memory_from_json, memory_from_json, plan_from_json, plan_to_json
 from smartmig.errors import InputError
 from smartmig.types import ClusterState, JobKey, Start
 
@@ -51,6 +52,7 @@ def replay(records: Iterable[Record], make_pilot: MakePilot) -> Replayed:
         body = record.body
         if record.kind == "boot":
             pilot = make_pilot(body, memory_from_json(body["memory"]))
+            pilot.guard_memory = guard_memory_from_json(body.get("handed_over", {}))
             report.n_sessions += 1
             handed = {}
         elif record.kind == "state":
@@ -95,6 +97,26 @@ def _decide(
         # The cluster did what was recorded, whoever decides now.
         pilot.handed_over(state, recorded)
         handed[body["n"]] = state
+
+
+def handed_over_since(journal: JournalReader, time_s: float) -> GuardMemory:
+    """What the guard would remember had it run on: what was handed to the cluster from then on."""
+    first: int | None = None
+    for record in journal.records(kinds=("decision",), newest=True):
+        if record.time_s < time_s:
+            break
+        first = record.seq
+    begin = None if first is None else journal.whole_state_at(first)
+    memory = GuardMemory()
+    if first is None or begin is None:
+        return memory
+    states, state = States(), None
+    for record in journal.records(begin - 1, ("state", "decision")):
+        if record.kind == "state":
+            state = states.read(record)
+        elif record.seq >= first and record.body.get("acts") and state is not None:
+            memory = allowed(memory, plan_from_json(record.body["plan"]), state)
+    return memory
 
 
 def finished_jobs(records: Iterable[Record]) -> list[Finished]:

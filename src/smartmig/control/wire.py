@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from smartmig.control.guard import GuardMemory
 from smartmig.control.memory import Memory
 from smartmig.errors import InputError
 from smartmig.types import (
@@ -36,6 +37,7 @@ _STATES = TypeAdapter(list[ClusterState], config=STRICT)
 _REQUESTS = TypeAdapter(list[JobRequest], config=STRICT)
 _RUNNING = TypeAdapter(list[RunningJob], config=STRICT)
 _MEMORIES = TypeAdapter(list[Memory], config=STRICT)
+_GUARDS = TypeAdapter(list[GuardMemory], config=STRICT)
 _ACTIONS: dict[str, TypeAdapter[Any]] = {
     "start": TypeAdapter(list[Start], config=STRICT),
     "stop": TypeAdapter(list[Stop], config=STRICT),
@@ -150,6 +152,18 @@ def memory_from_json(data: dict[str, Any]) -> Memory:
         "promises": {JobKey(*key): (begin_s, parts) for key, begin_s, parts in data.get("promises", [])},
     }
     memory: Memory = _load(_MEMORIES, {**rest, **tables}, "memory")
+    return memory
+
+
+def guard_memory_to_json(memory: GuardMemory) -> dict[str, Any]:
+    made = _dump(_GUARDS, replace(memory, attempts={}))
+    made["attempts"] = [[list(key), list(times)] for key, times in memory.attempts.items()]
+    return dict(made)
+
+
+def guard_memory_from_json(data: dict[str, Any]) -> GuardMemory:
+    attempts = {JobKey(*key): tuple(times) for key, times in data.get("attempts", [])}
+    memory: GuardMemory = _load(_GUARDS, {**data, "attempts": attempts}, "memory of the guard")
     return memory
 
 

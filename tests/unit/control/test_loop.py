@@ -17,8 +17,9 @@ from smartmig.control.decide import Decider
 from smartmig.control.effect import estimated, measured
 from smartmig.control.explain import explain
 from smartmig.control.journal import Journal, JournalReader, States, open_journal
-from smartmig.control.replay import finished_jobs
+from smartmig.control.replay import finished_jobs, handed_over_since
 from smartmig.control.switch import Mode
+from smartmig.control.wire import guard_memory_from_json, guard_memory_to_json
 from smartmig.errors import AdapterError
 from smartmig.hardware.nodes import parse_nodes
 from smartmig.sim.gang.run import simulate
@@ -286,6 +287,27 @@ def test_mean_field__cuts_cards_beside_running_work(tmp_path: Path) -> None:
     assert effect.n_jobs == measured(finished).n_jobs == len(finished) > 50
     told = explain(Decider(names.policy(("mig",))), loop.seen, loop.pilot.memory)
     assert all(abs(sum(one["share"] for one in row["next"])) <= 1 + 1e-9 for row in told["cuts"])
+
+
+def test_guard__after_a_restart_remembers_what_was_handed_over(tmp_path: Path) -> None:
+    names = PolicyNames(placement="shortest-work", repartition="mean-field")
+    loop, _ = mig_loop(tmp_path, DiurnalDay(multiplier=5).jobs(1), layouts="1,10", names=names)
+    for _ in range(120):
+        loop.source.wait(1e9)
+        loop.step()
+    loop.journal.sync(30)
+    loop.journal.close()
+    before = loop.pilot.guard_memory
+    assert before.cuts
+    assert before.left
+    assert before.attempts
+    reader = open_journal(str(tmp_path / "journal.db"))
+    assert handed_over_since(reader, -1.0) == before
+    later_s = sorted(time_s for times in before.attempts.values() for time_s in times)[-1]
+    last = handed_over_since(reader, later_s)
+    assert 0 < len(last.attempts) < len(before.attempts)
+    assert handed_over_since(reader, later_s + 1.0).attempts == {}
+    assert guard_memory_from_json(guard_memory_to_json(before)) == before
 
 
 def test_explain__orders_the_queue_and_scores_the_nodes(tmp_path: Path) -> None:
