@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import sys
@@ -15,9 +16,11 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 # Compiled kernels make the first example slow; the machines are noisy, and so is the share of worlds drawn in vain.
+# CI asks whether a change broke something, so it draws the same examples every time; new ones are looked for elsewhere.
 hypothesis.settings.register_profile(
     "smartmig",
     deadline=None,
+    derandomize=bool(os.environ.get("CI")),
     print_blob=True,
     suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.filter_too_much],
 )
