@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import smartmig
-from smartmig.jit import imported_files, source_fingerprint
+from smartmig import jit
+from smartmig.jit import imported_files
 from smartmig.policy.allocation import best_fit
 from smartmig.policy.selection import unicep, wfp
 from smartmig.sim.gang.run import compiled
@@ -28,19 +31,17 @@ def test_imported_files__are_modules_whether_named_whole_or_by_what_is_in_them(t
     assert names(file) == {"errors.py", "policy/__init__.py", "policy/view.py", "policy/plain.py", "jit.py"}
 
 
-def test_fingerprint__changes_with_the_file_and_with_what_it_imports(tmp_path: Path) -> None:
-    one, two = tmp_path / "one.py", tmp_path / "two.py"
-    one.write_text("LIMIT = 1\n")
-    two.write_text("LIMIT = 2\n")
-    assert source_fingerprint(frozenset({one})) != source_fingerprint(frozenset({two}))
-    two.write_text("LIMIT = 1\n")
-    copy = tmp_path / "three.py"
-    copy.write_text("LIMIT = 1\n")
-    assert source_fingerprint(frozenset({one})) == source_fingerprint(frozenset({copy}))
-    importing = tmp_path / "four.py"
-    importing.write_text("from smartmig.policy.view import SLOTS\nLIMIT = 1\n")
-    assert "types.py" in {path.name for path in imported_files(PACKAGE / "policy" / "view.py")}
-    assert source_fingerprint(frozenset({importing})) != source_fingerprint(frozenset({one}))
+@pytest.mark.parametrize(("changed", "matters"), [("rule.py", True), ("types.py", True), ("gang_view.py", False)])
+def test_fingerprint__changes_with_the_file_and_with_what_it_imports_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str, matters: bool
+) -> None:
+    """`types.py` is imported by what the rule imports."""
+    files = frozenset({tmp_path / "rule.py"})
+    (tmp_path / "rule.py").write_text("from smartmig.policy.view import SLOTS\n")
+    fingerprint, digest = jit.source_fingerprint.__wrapped__, jit._digest
+    before = fingerprint(files)
+    monkeypatch.setattr(jit, "_digest", lambda path: b"other" if path.name == changed else digest(path))
+    assert (fingerprint(files) != before) == matters
 
 
 def test_engine__is_named_after_the_files_of_its_rules_and_no_others() -> None:
