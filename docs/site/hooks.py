@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import commands
 import registries
 import routes
+import verbs
 from mkdocs.structure.files import File, Files
 
 DECISIONS = Path(__file__).parents[1] / "decisions"
@@ -36,7 +36,7 @@ def _title(path: Path) -> str:
 
 PAGES = {
     "decisions/index.md": decisions,
-    "reference/cli.md": commands.page,
+    "reference/cli.md": verbs.page,
     "reference/api.md": routes.page,
     "reference/registries.md": registries.page,
 }
