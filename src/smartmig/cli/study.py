@@ -14,11 +14,11 @@ from smartmig.cli.console import Json, log, output, prepare_place, print_json, p
 from smartmig.cli.options import Gpus
 from smartmig.cli.train import needs_torch
 from smartmig.hardware.cluster import parse_gpus, parse_layouts
-from smartmig.report.page import Section, write_page
-from smartmig.report.published import published_bars
+from smartmig.metrics.study import Row
+from smartmig.report.study import said_over, study_cells, write_study
 from smartmig.reproduce.s1 import LAYOUTS
 from smartmig.sim.mig.run import Cluster
-from smartmig.train.study import Row, ablations, algorithms, run_study
+from smartmig.train.study import ablations, algorithms, run_study
 
 
 class Study(StrEnum):
@@ -28,13 +28,11 @@ class Study(StrEnum):
     algorithms = "algorithms"
 
 
-HEADINGS = ("", "", "placings", "trained (s)", "return", "late (%)", "tardiness (min)", "energy (kWh)", "ET")
-
-
 def study(
     what: Annotated[Study, typer.Argument(help="ablations: one setting of S1's changed at a time; algorithms.")],
     steps: Annotated[int, typer.Option(min=64, help="Placings each variant learns from (S1: 500000).")] = 50_000,
     days: Annotated[int, typer.Option(min=2, help="Test days.")] = 20,
+    trainings: Annotated[int, typer.Option(min=1, help="Times each variant is trained, with other seeds.")] = 1,
     gpus: Gpus = "8xa100-40gb",
     layouts: Annotated[str, typer.Option(help="How each GPU is cut; default: S1's.")] = LAYOUTS,
     multiplier: Annotated[float, typer.Option(help="Load of the days (20 for 8 GPUs).")] = 20.0,
@@ -61,38 +59,19 @@ def study(
         shutil.rmtree(kept, ignore_errors=True)
     kept.mkdir(exist_ok=True)
     with progress_bar() as tell:
-        rows = run_study(train_placer, cluster, variants, days, multiplier, tell, shares, kept)
-    cells = [_cells(row) for row in rows]
-    _draw(path, what, rows, cells, days)
+        rows = run_study(train_placer, cluster, variants, days, trainings, multiplier, tell, shares, kept)
+    write_study(path, f"S1's placing: {what.value}", rows, days, trainings)
     if json_output:
         print_json([_json(row) for row in rows])
     else:
-        table = Table(title=f"S1's placing, {what.value}: {days} test days, mean ± 95 % interval", title_justify="left")
-        for heading in HEADINGS:
-            table.add_column(heading, justify="left" if not heading else "right")
-        for line in cells:
+        headings, *lines = study_cells(rows)
+        table = Table(title=f"S1's placing, {what.value}: {said_over(days, trainings)}", title_justify="left")
+        for at, heading in enumerate(headings):
+            table.add_column(heading, justify="right" if at else "left")
+        for line in lines:
             table.add_row(*line)
         output().print(table)
     log(f"wrote {path}")
-
-
-def _cells(row: Row) -> list[str]:
-    def said(name: str, digits: int, scale: float = 1.0) -> str:
-        value = row.of(name, scale)
-        return f"{value.mean:.{digits}f} ± {value.half_width:.{digits}f}"
-
-    learned = row.steps > 0
-    return [
-        row.group,
-        row.label,
-        f"{row.steps:,}" if learned else "",
-        f"{row.train_s:.0f}" if learned else "",
-        f"{sum(row.earned) / len(row.earned):.4g}" if learned else "",
-        said("late_frac", 1, 100.0),
-        said("mean_tardiness_s", 2, 1 / 60),
-        said("energy_kwh", 2),
-        said("et", 3),
-    ]
 
 
 def _json(row: Row) -> dict[str, Any]:
@@ -102,18 +81,7 @@ def _json(row: Row) -> dict[str, Any]:
         "label": row.label,
         "steps": row.steps,
         "train_s": row.train_s,
-        "return": sum(row.earned) / len(row.earned) if row.earned else None,
+        "trainings": len(row.runs) if row.steps else 0,
+        "return": row.earned,
         **{name: {"mean": value.mean, "half_width": value.half_width} for name, value in numbers.items()},
     }
-
-
-def _draw(path: Path, what: Study, rows: list[Row], cells: list[list[str]], days: int) -> None:
-    of_steps = what is Study.algorithms
-    labels = [f"{row.label}, {row.steps:,}" if of_steps and row.steps else f"{row.group}: {row.label}" for row in rows]
-    sections = [
-        Section(title, "", published_bars(labels, {"": [row.of(name, scale) for row in rows]}, {}, title), None)
-        for title, name, scale in (("late (%)", "late_frac", 100.0), ("ET", "et", 1.0))
-    ]
-    sections.append(Section("Numbers", "", None, [list(HEADINGS), *cells]))
-    intro = f"Every variant on the same {days} test days; means, with 95 % intervals as whiskers."
-    write_page(path, f"S1's placing: {what.value}", intro, sections)

@@ -48,7 +48,7 @@ class Decider:
         self.policy = policy
         self.gang = GangDecider(policy.gang) if policy.gang is not None else None
         self.mig = MigDecider(policy.mig, seed) if policy.mig is not None else None
-        self._counts = policy.mig is not None or (policy.gang is not None and policy.gang.allocation.mix_half_life > 0)
+        self._counts = policy.mig is not None or (policy.gang is not None and policy.gang.watches_arrivals)
 
     def decide(self, state: ClusterState, memory: Memory) -> Decision:
         memory = begun(memory, state)

@@ -15,7 +15,7 @@ import numpy as np
 
 from smartmig.control.gang_lay import Desk, Fences, Moment, look_up, promise, seat
 from smartmig.control.gang_rows import Classes, GangTable, classify
-from smartmig.control.memory import EVERYBODY, Memory, Promise, charged, counted_sizes
+from smartmig.control.memory import EVERYBODY, Memory, Promise, charged, counted_sizes, counted_urgent
 from smartmig.control.rows import admitted
 from smartmig.errors import InputError, SimulationError
 from smartmig.policy.gang_view import CONSERVATIVE, USER, JobArrays, State, World
@@ -129,6 +129,7 @@ class GangDecider:
         arrays.now["guarded_s"] = memory.guarded_s
         if classes.world.mix_decay > 0:
             arrays.mix[:] = memory.mix
+        arrays.now["rush"], arrays.now["rush_s"] = memory.urgent
         if classes.world.usage_half_life_s > 0:
             arrays = arrays._replace(user=user_table(memory))
         seat(classes.world, jobs, arrays, asked.fits, moment, memory.origin_s)
@@ -178,8 +179,11 @@ class GangDecider:
     def _remember(self, state: ClusterState, memory: Memory, world: World) -> Memory:
         if world.usage_half_life_s > 0:
             memory = charged(memory, state, world.usage_half_life_s)
+        widest = int(world.node["n_gpus"].max())
         if world.mix_decay > 0:
-            memory = counted_sizes(memory, state, world.mix_decay, int(world.node["n_gpus"].max()))
+            memory = counted_sizes(memory, state, world.mix_decay, widest)
+        if self.policy.watches_arrivals:
+            memory = counted_urgent(memory, state, widest)
         up = tuple(node.name for node in state.nodes if node.state is NodeState.up and node.n_gpus > 0)
         if up != memory.up:
             memory = replace(memory, up=up, promises={})  # as in the engine: plans are void when a node goes or comes

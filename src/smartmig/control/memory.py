@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from smartmig.policy.encoding import JOB_RATE_S, WORK_RATE_S
+from smartmig.policy.gang_view import BRIEF_S, RUSH_S
 from smartmig.types import ClusterState, JobKey, JobRequest, Layout
 
 DAY_S = 86_400.0
@@ -57,6 +58,8 @@ class Memory:
     users: Mapping[str, Use] = field(default_factory=dict)
     mix: tuple[float, ...] = ()
     """decayed count of submitted jobs by size"""
+    urgent: tuple[float, float] = (0.0, 0.0)
+    """decayed count of urgent submissions, and when it was brought up to date"""
     flow: tuple[float, float, float] = (0.0, 0.0, 0.0)
     """decayed sums of arrived jobs and of their work, and when they were brought up to date"""
     up: tuple[str, ...] = ()
@@ -133,6 +136,17 @@ def counted_sizes(memory: Memory, state: ClusterState, decay: float, widest: int
             mix *= decay
             mix[min(request.n_gpus, widest)] += 1.0
     return replace(memory, mix=tuple(mix.tolist()))
+
+
+def counted_urgent(memory: Memory, state: ClusterState, widest: int) -> Memory:
+    """Urgent submissions of late, as `gang_view.count_urgent` keeps them."""
+    count, since_s = memory.urgent
+    for request in newcomers(memory, state):
+        if request.limit_s <= BRIEF_S and 2 * request.n_gpus > widest:
+            arrive_s = max(request.key.submit_s - memory.origin_s, since_s)
+            count = count * math.exp((since_s - arrive_s) / RUSH_S) + 1.0
+            since_s = arrive_s
+    return replace(memory, urgent=(count, since_s))
 
 
 def counted_flow(memory: Memory, state: ClusterState) -> Memory:

@@ -73,6 +73,7 @@ def see_cluster(view: PlainGang) -> Floats:
     for at, period_s in enumerate((DAY_S, 7 * DAY_S)):
         angle = 2.0 * math.pi * (view.now_s % period_s) / period_s
         seen[seeing.AT_TIME + 2 * at : seeing.AT_TIME + 2 * at + 2] = math.sin(angle), math.cos(angle)
+    seen[seeing.AT_RUSH] = math.log1p(view.rush())
     return seen
 
 
@@ -158,7 +159,7 @@ def plain_select(view: PlainGang, weights: Floats, guard: tuple[float, float], p
         cell = slot % N_CELLS
         nodes = per_30(view, int(view.jobs.n_gpus[job]) // widest(view))
         plain_rule = rule_score.py_func  # type: ignore[attr-defined]
-        score = plain_rule(w["rule"], cell // N_SIZES, cell % N_SIZES, nodes, starts, view.now_s, cluster, numbers)
+        score = plain_rule(w["rule"], cell // N_SIZES, cell % N_SIZES, nodes, starts, cluster, numbers)
         score += dot(layer(said, numbers, w["slot"]), w["slot_out"])
         if score > best:
             best, chosen = score, job

@@ -16,10 +16,10 @@ import math
 import numpy as np
 
 from smartmig.jit import called_kernel, kernel, lowest_bit
-from smartmig.policy.gang_view import BRIEF_S, JobArrays, State, World, can_start, next_waiting
+from smartmig.policy.gang_view import BRIEF_S, JobArrays, State, World, can_start, next_waiting, rush
 from smartmig.types import Floats, Ints
 
-VERSION = 101
+VERSION = 102
 """A trained network fits the encoding it was trained with and no other: count up with every change here."""
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
@@ -44,7 +44,8 @@ AT_SOON = AT_FREE + 2  # nodes, of 30, that are not idle but have brief jobs onl
 AT_QUEUE = AT_SOON + 1  # waiting jobs by request class, then by size class
 AT_RESERVED = AT_QUEUE + N_REQUESTS + N_SIZES  # whether a reservation stands, and how far off it is
 AT_TIME = AT_RESERVED + 2  # of day and of week
-N_CLUSTER = AT_TIME + 4
+AT_RUSH = AT_TIME + 4  # urgent submissions of late
+N_CLUSTER = AT_RUSH + 1
 
 # A slot's numbers.
 LIMIT, SIZE, WAITED, STRETCH, STARTS, IDLE_AFTER, BREAKS, FREE_AFTER, CROWD, TAIL, DAYS, PREDICTED, SHORT = range(13)
@@ -169,6 +170,7 @@ def encode_cluster(world: World, state: State, seen: Floats) -> None:
     seen[AT_TIME + 1] = math.cos(day)
     seen[AT_TIME + 2] = math.sin(week)
     seen[AT_TIME + 3] = math.cos(week)
+    seen[AT_RUSH] = math.log1p(rush(state))
 
 
 @called_kernel

@@ -12,14 +12,13 @@ import math
 
 import numpy as np
 
-from smartmig.jit import called_kernel, kernel
+from smartmig.jit import called_kernel
 from smartmig.policy.gang_encoding import (
+    AT_RUSH,
     AT_SLOTS,
     AT_SOON,
     BREAKS,
-    DAY_S,
     DAYS,
-    HOUR_S,
     IDLE_AFTER,
     N_CLUSTER,
     N_SIZES,
@@ -37,8 +36,8 @@ AT_AGE = AT_ORDER + 1 + N_SIZES  # gain per day waited; more per day from so man
 AT_NEED_LARGE = AT_AGE + 3  # idle nodes (of 30) to leave, by group, for jobs of a whole node
 AT_NEED_SMALL = AT_NEED_LARGE + N_GROUPS  # the same for smaller ones
 AT_RELIEF = AT_NEED_SMALL + N_GROUPS  # idle nodes less per day waited: large, small
-AT_SWING = AT_RELIEF + 2  # daily swing of the need: size, hour of the peak
-AT_PATIENCE = AT_SWING + 2  # hours waited before a reservation, by group
+AT_QUIET = AT_RELIEF + 2  # idle nodes less while nothing urgent comes: large, small; and up to which rush
+AT_PATIENCE = AT_QUIET + 3  # hours waited before a reservation, by group
 AT_LENT = AT_PATIENCE + N_GROUPS  # how much of an idle node one counts that will soon be idle
 N_RULE = AT_LENT + 1
 
@@ -101,28 +100,19 @@ def hand_made(**rule: float | tuple[float, ...]) -> Floats:
     weights = np.zeros(n_gang_weights())
     weights[AT_ORDER] = 1.0
     weights[AT_ORDER + 1 : AT_AGE] = (0.4, 0.3, 0.2, 0.0, 0.0)
-    weights[AT_SWING + 1] = 15.0
+    weights[AT_QUIET + 2] = 0.3
     weights[AT_AGE + 2] = 7.0
     weights[N_SELECTOR + AT_FIT] = 1.0
     places = {"age": AT_AGE, "need_large": AT_NEED_LARGE, "need_small": AT_NEED_SMALL, "order": AT_ORDER}
-    places |= {"relief": AT_RELIEF, "swing": AT_SWING, "patience": AT_PATIENCE, "lent": AT_LENT}
+    places |= {"relief": AT_RELIEF, "quiet": AT_QUIET, "patience": AT_PATIENCE, "lent": AT_LENT}
     for name, values in rule.items():
         numbers = np.atleast_1d(values)
         weights[places[name] : places[name] + numbers.size] = numbers
     return weights
 
 
-@kernel
-def daily_swing(rule: Floats, now_s: float) -> float:
-    """Factor on the need of room."""
-    hour = (now_s % DAY_S) / HOUR_S
-    return max(0.0, 1.0 + rule[AT_SWING] * math.cos(2.0 * math.pi * (hour - rule[AT_SWING + 1]) / 24.0))
-
-
 @called_kernel
-def rule_score(
-    rule: Floats, request: int, size: int, nodes: float, starts: bool, now_s: float, seen: Floats, slot: Floats
-) -> float:
+def rule_score(rule: Floats, request: int, size: int, nodes: float, starts: bool, seen: Floats, slot: Floats) -> float:
     """What the hand-made rule thinks of taking the job: above 0 better than to wait, below 0 worse.
 
     `nodes`: how many whole nodes (of 30) it needs, 0 for less than one. Who needs many is never barred: room beside a
@@ -136,9 +126,9 @@ def rule_score(
     score = STARTS_SCORE + 2.0 * math.exp(0.25 * min(0.0, aged - order)) + 0.5 * max(0.0, aged - order)
     if starts:
         if slot[BREAKS] > 0.0 and nodes <= MOST_BARRED:
-            at_need = AT_NEED_LARGE if large else AT_NEED_SMALL
-            relief = rule[AT_RELIEF] if large else rule[AT_RELIEF + 1]
-            need = rule[at_need + group] * daily_swing(rule, now_s) - relief * days
+            kind = 0 if large else 1
+            need = rule[AT_NEED_LARGE + kind * N_GROUPS + group] - rule[AT_RELIEF + kind] * days
+            need -= rule[AT_QUIET + kind] * max(0.0, 1.0 - seen[AT_RUSH] / max(1e-3, rule[AT_QUIET + 2]))
             left = slot[IDLE_AFTER] + rule[AT_LENT] * seen[AT_SOON]
             if left < need:
                 return BARRED_SCORE - 0.3 * min(2.0, need - left)

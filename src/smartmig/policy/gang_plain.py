@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from smartmig.policy.gang_view import BRIEF_S, RUSH_S
 from smartmig.policy.selection.known import KnownJobs
 
 
@@ -71,6 +72,17 @@ class PlainGang:
     """when it can start"""
     guarded_s: float = -math.inf
     """when a learned rule's guard last started a job"""
+    urgent: tuple[float, float] = (0.0, 0.0)
+    """decayed count of urgent submissions, as of when"""
+
+    def count_urgent(self, job: int) -> None:
+        widest = max(node.n_gpus for node in self.nodes)
+        if self.jobs.limit_s[job] <= BRIEF_S and 2 * self.jobs.n_gpus[job] > widest:
+            self.urgent = self.rush() + 1.0, self.now_s
+
+    def rush(self) -> float:
+        count, since_s = self.urgent
+        return count * math.exp((since_s - self.now_s) / RUSH_S)
 
     @property
     def n_gpus(self) -> int:

@@ -10,6 +10,7 @@ stands, to a job that would still run when the reserved one should start.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -35,13 +36,14 @@ RANKED = record("job n_gpus", "limit_s")
 NOW = record(
     "n_submitted n_done n_events n_waiting n_ends n_running n_stretches n_edges pending replan reserved cursor n_chosen"
     " n_freed spare_part spare_step n_bad_choices",
-    "time_s reserved_s next_start_s place_s guarded_s",
+    "time_s reserved_s next_start_s place_s guarded_s rush rush_s",
 )
 """the clock and the counters; n_edges: outage edges passed; pending: a decision pass is due; replan: all reservations
 are void; reserved: job with EASY's reservation, -1 = none, and reserved_s, when it can start; cursor: rank from which
 to look for jobs to backfill; n_chosen: nodes in `chosen`; n_freed: how often a reservation or a running job gave GPUs
 back; spare_part, spare_step: first of the unused records; next_start_s: first reserved start ahead; place_s: when the
-job being placed would start; guarded_s: when a learned rule's guard last started a job"""
+job being placed would start; guarded_s: when a learned rule's guard last started a job; rush: decayed count of urgent
+submissions as of rush_s, see `count_urgent`"""
 
 JOB = record("first_part checked n_starts killed", "begin_s until_s finish_s promised_s")
 """first_part: its GPUs, held or reserved, -1 = none; checked: n_freed when an earlier start was last looked for;
@@ -49,6 +51,9 @@ begin_s: when it began or, by its reservation, will (inf = not planned); until_s
 
 BRIEF_S = 3600.0
 """A job that asks for no more than this is brief; a node without any other jobs will be idle within it."""
+
+RUSH_S = 3600.0
+"""A submission counts in `NOW.rush` by e^-1 after this long."""
 
 NODE = record("free n_away first_part first_step freed n_lasting", "until_s")
 """free: GPUs nobody holds; n_away: outages it is in; first_part: who holds the others, -1 = nobody; first_step: its
@@ -213,6 +218,21 @@ def count_brief(world: World, state: State, node: int, change: int) -> None:
     """Take the node out of the count of brief ones before it changes (-1), put it back after (+1)."""
     if state.node[node].n_lasting == 0:
         state.n_brief[world.node[node].model, state.offer[0, node]] += change
+
+
+@kernel
+def count_urgent(jobs: JobArrays, state: State, job: int) -> None:
+    """Let the rush know of a submission: brief jobs of more than half a node come in bursts."""
+    widest = state.n_offering.shape[2] - 1
+    if jobs.spec[job].limit_s <= BRIEF_S and 2 * jobs.spec[job].n_gpus > widest:
+        state.now[0].rush = rush(state) + 1.0
+        state.now[0].rush_s = state.now[0].time_s
+
+
+@kernel
+def rush(state: State) -> float:
+    """Decayed count of urgent submissions up to now."""
+    return state.now[0].rush * math.exp((state.now[0].rush_s - state.now[0].time_s) / RUSH_S)
 
 
 @kernel

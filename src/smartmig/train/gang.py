@@ -32,8 +32,8 @@ from smartmig.policy.gang_network import (
     AT_NEED_LARGE,
     AT_ORDER,
     AT_PATIENCE,
+    AT_QUIET,
     AT_RELIEF,
-    AT_SWING,
     N_RULE,
     hand_made,
 )
@@ -68,16 +68,27 @@ RECORDS = 6000
 
 def start(goal: str = "slowdown") -> Floats:
     """The rule the search begins with: small jobs leave idle nodes whole, and, for the slowdown, one is kept for short
-    jobs. Its numbers come from a longer search on April to June 2020 of Helios Venus (docs/gang.md)."""
+    jobs while such come. Its numbers come from a longer search on Helios Venus, April to July 2020 (docs/gang.md)."""
+    if goal == "wait":
+        return hand_made(
+            order=(1.28, 0.32, 0.59, 0.21, -0.3, 0.0),
+            age=(0.27, 0.58, 3.38),
+            need_large=(-0.75, -0.52, -0.98, -0.7),
+            need_small=(-0.34, 1.3, 1.33, 0.83),
+            relief=(0.08, 0.45),
+            quiet=(-0.05, 0.16, 0.43),
+            patience=(0.65, 0.51, 0.13, 0.4),
+            lent=0.27,
+        )
     return hand_made(
-        order=(1.23, 0.15, 0.32, 0.18, -0.33, 0.0),
-        age=(0.27, 0.69, 3.3),
-        need_large=(-0.66, -0.44, 0.22, 0.8) if goal == "slowdown" else (-0.5, -0.5, -0.5, -0.5),
-        need_small=(-0.28, 1.63, 1.52, 1.21),
-        relief=(0.04, 0.22),
-        swing=(-0.1, 17.0),
-        patience=(0.4, 0.34, 0.25, 0.39),
-        lent=0.15,
+        order=(1.3, 0.18, 0.37, 0.1, -0.27, 0.0),
+        age=(0.4, 0.57, 4.24),
+        need_large=(-0.5, 0.14, 0.63, 0.79),
+        need_small=(-0.43, 1.68, 1.56, 1.23),
+        relief=(0.02, 0.11),
+        quiet=(0.42, 0.35, 0.22),
+        patience=(0.56, 0.55, 0.18, 0.48),
+        lent=0.27,
     )
 
 
@@ -87,8 +98,8 @@ def first_spread() -> Floats:
     spread[AT_ORDER + 1 : AT_ORDER + N_SIZES] = 0.15
     spread[AT_AGE : AT_AGE + 3] = (0.1, 0.15, 0.5)
     spread[AT_NEED_LARGE:AT_RELIEF] = 0.25
-    spread[AT_RELIEF:AT_SWING] = 0.1
-    spread[AT_SWING : AT_SWING + 2] = (0.2, 2.0)
+    spread[AT_RELIEF:AT_QUIET] = 0.1
+    spread[AT_QUIET : AT_QUIET + 3] = (0.2, 0.2, 0.1)
     spread[AT_PATIENCE:AT_LENT] = 0.3
     spread[AT_LENT] = 0.1
     return spread

@@ -1,6 +1,7 @@
 """What matters when placing is learned a step at a time: S1's ablations, and its algorithm against others.
 
-Every variant is trained on the same budget of placings and run on the same test days, beside Largest-First.
+Every variant is trained on the same budget of placings, as often as asked, and run on the same test days, beside
+Largest-First.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 
-from smartmig.metrics.statistics import Estimate, estimate
-from smartmig.metrics.summary import Summary, summarise
+from smartmig.metrics.study import Row
+from smartmig.metrics.summary import summarise
 from smartmig.policy.placement.largest_first import LargestFirst
 from smartmig.policy.repartition.static import Static
 from smartmig.sim.mig.run import Cluster, Policy, simulate
@@ -39,22 +41,6 @@ class Variant:
     label: str
     settings: StepTraining
     deadline: tuple[float, float] = RELAXED
-
-
-@dataclass(frozen=True, eq=False)
-class Row:
-    """What a variant came to, day by day."""
-
-    group: str
-    label: str
-    steps: int
-    train_s: float
-    days: Sequence[Summary]
-    earned: Sequence[float] = ()
-    """rewards per day, of the kind it was trained on"""
-
-    def of(self, name: str, scale: float = 1.0) -> Estimate:
-        return estimate([scale * getattr(day, name) for day in self.days])
 
 
 def on_budget(steps: int, seed: int = 0) -> StepTraining:
@@ -89,10 +75,12 @@ def algorithms(steps: int, seed: int = 0) -> list[Variant]:
     return [Variant("algorithm", label, replace(base, algorithm=name)) for name, label in named.items()]
 
 
-def largest_first(cluster: Cluster, jobs: Sequence[Jobs], group: str) -> Row:
+def largest_first(cluster: Cluster, jobs: Sequence[Jobs], variant: Variant) -> Row:
     policy, n_compute = Policy(LargestFirst(), Static()), sum(gpu.n_compute for gpu in cluster.gpus)
     runs = [summarise(day, simulate(day, cluster, policy, Settings(preempt=False)), n_compute) for day in jobs]
-    return Row(group, "Largest-First", 0, 0.0, runs)
+    low, high = variant.deadline
+    label = "Largest-First" if variant.deadline == RELAXED else f"Largest-First, U({low:g}, {high:g})"
+    return Row(variant.group, label, 0, 0.0, [runs])
 
 
 def run_study(
@@ -100,17 +88,19 @@ def run_study(
     cluster: Cluster,
     variants: Sequence[Variant],
     n_days: int,
+    n_trainings: int,
     multiplier: float,
     tell: Told,
     shares: Sequence[float] = (),
     kept: Path | None = None,
 ) -> list[Row]:
-    """Train every variant, run each on the test days; `shares`: of the budget, where policies on the way count too.
+    """Train every variant with several seeds, run each on the test days; `shares`: of the budget, where policies on
+    the way count too.
 
     `kept`: a folder for what was trained. What lies there already is not trained again.
     """
     rows: list[Row] = []
-    total = sum(variant.settings.steps for variant in variants)
+    total = n_trainings * sum(variant.settings.steps for variant in variants)
     before = 0
     slacks: set[tuple[float, float]] = set()
     for variant in variants:
@@ -118,17 +108,24 @@ def run_study(
         jobs = [day.jobs(TEST_FIRST + at) for at in range(n_days)]
         if variant.deadline not in slacks:
             slacks.add(variant.deadline)
-            rows.append(largest_first(cluster, jobs, variant.group))
-
-        def told(steps: int, name: str = variant.label, before: int = before) -> None:
-            tell(f"placings learned from ({name})", before + steps, total)
-
+            rows.append(largest_first(cluster, jobs, variant))
         stages = [*(round(share * variant.settings.steps) for share in shares), variant.settings.steps]
-        for steps, placer in _trained(train, cluster, day, variant.settings, told, stages, kept):
-            played = placer.run(cluster, jobs)
-            days, earned = [one.summary for one in played], [one.earned for one in played]
-            rows.append(Row(variant.group, variant.label, steps, placer.train_s, days, earned))
-        before += variant.settings.steps
+        trained: dict[int, list[Placer]] = {}
+        for at in range(n_trainings):
+            settings = replace(variant.settings, seed=variant.settings.seed + at)
+
+            def told(steps: int, name: str = variant.label, before: int = before) -> None:
+                tell(f"placings learned from ({name})", before + steps, total)
+
+            for steps, placer in _trained(train, cluster, day, settings, told, stages, kept):
+                trained.setdefault(steps, []).append(placer)
+            before += settings.steps
+        for steps, placers in trained.items():
+            played = [placer.run(cluster, jobs) for placer in placers]
+            runs = [[one.summary for one in days] for days in played]
+            earned = fmean(one.earned for days in played for one in days)
+            train_s = fmean(placer.train_s for placer in placers)
+            rows.append(Row(variant.group, variant.label, steps, train_s, runs, earned))
     tell("placings learned from", total, total)
     return rows
 

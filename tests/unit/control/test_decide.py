@@ -176,3 +176,15 @@ def test_conservative__a_reservation_whose_room_is_not_given_back_in_time_moves(
     assert overdue.wake_s == 131.0
     gone = decider.decide(replace(state, time_s=140.0, nodes=(NodeInfo("n1", 4, 4),), running=()), overdue.memory)
     assert [action.key.job_id for action in gone.plan if isinstance(action, Start)] == ["next"]
+
+
+def test_memory__counts_urgent_submissions_as_the_engine_does() -> None:
+    learned = PolicyNames(selection="learned").policy(("gang",))
+    nodes = (NodeInfo("a", 8, 8), NodeInfo("b", 8, 8))
+    first = (job("urgent", 5, 100.0, 3600.0), job("lasting", 8, 100.0, 3601.0), job("half a node", 4, 100.0, 60.0))
+    memory = decide(ClusterState(100.0, nodes, first), learned).memory
+    assert memory.urgent == (1.0, 100.0)
+    later = (*first, job("again", 8, 3700.0, 10.0))
+    memory = decide(ClusterState(4000.0, nodes, later), learned, memory).memory
+    assert memory.urgent == (pytest.approx(1.0 + math.exp(-1.0)), 3700.0)
+    assert decide(ClusterState(5000.0, nodes, later), learned, memory).memory.urgent == memory.urgent

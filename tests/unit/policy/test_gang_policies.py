@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,10 @@ import pytest
 from smartmig.errors import InputError
 from smartmig.gang_scenario import GangPolicySpec
 from smartmig.hardware.nodes import parse_nodes
-from smartmig.policy.gang_encoding import N_CELLS, N_SIZES, REQUEST_EDGES_S, cell_of, cells
+from smartmig.policy.gang_encoding import N_CELLS, N_SIZES, REQUEST_EDGES_S, VERSION, cell_of, cells
 from smartmig.policy.gang_files import agents_of, times_of
-from smartmig.policy.policy_file import GANG, MEAN_FIELD, SHIPPED, read_policy
+from smartmig.policy.gang_network import hand_made
+from smartmig.policy.policy_file import GANG, MEAN_FIELD, SHIPPED, About, PolicyFile, read_policy, write_policy
 from smartmig.policy.run_times import fit_run_times, run_times_of
 from smartmig.policy.selection.learned import Learned
 from smartmig.sim.gang.run import simulate
@@ -73,6 +75,25 @@ def test_learned__an_empty_cluster_never_waits() -> None:
     jobs = make_gangs((0, 8, 50, 90_000), (1, 8, 50, 90_000), (2, 8, 50, 90_000))
     run = simulate(jobs, parse_nodes("1x8"), GangPolicySpec("learned", "learned").policy())
     assert run.start_s.tolist() == [0.0, 50.0, 100.0]
+
+
+def test_learned__keeps_a_node_for_urgent_jobs_while_such_come(tmp_path: Path) -> None:
+    """Thirty lasting jobs fill thirty nodes, unless a brief one of a whole node came of late: then the last of them
+    waits, until that was long enough ago."""
+    rule = hand_made(need_large=(-1.0, 0.5, 0.5, 0.5), quiet=(1.0, 1.0, 0.3))
+    about = About(GANG, VERSION, ("30x8",), "", preempt=False, drain=False, command="none")
+    write_policy(tmp_path / "rule.npz", PolicyFile(about, rule))
+    learned = {"id": "learned", "policy_file": str(tmp_path / "rule.npz")}
+    policy = GangPolicySpec(learned, learned, Backfill.easy).policy()
+    lasting = [(10, 8, 80_000, 86_000)] * 30
+    looks = [(60.0 * minute, 1, 5, 10) for minute in range(1, 300)]  # an event a minute: somebody looks
+    quiet = simulate(make_gangs((0, 1, 5, 10), *lasting), parse_nodes("30x8"), policy)
+    assert quiet.start_s[1:].tolist() == [10.0] * 30
+    run = simulate(make_gangs((0, 8, 5, 1000), *lasting, *looks), parse_nodes("30x8"), policy)
+    starts = sorted(run.start_s[1:31].tolist())
+    assert starts[:29] == [10.0] * 29
+    ends_s = -3600.0 * math.log(math.expm1(0.15))  # half quiet: the need of 0.5 is down to 0
+    assert ends_s < starts[29] < ends_s + 65
 
 
 @pytest.mark.parametrize("knobs", [{"guard_s": 0.0}, {"pause_s": -1.0}])

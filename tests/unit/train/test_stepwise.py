@@ -114,8 +114,8 @@ def test_study__trains_nothing_again_that_it_has(tmp_path: Path) -> None:
     [variant] = [replace(v, settings=replace(v.settings, layers="8", pool=1)) for v in ablations(256)[:1]]
 
     def study(train: Trainer) -> list[float]:
-        rows = run_study(train, cluster(), [variant], 2, 0.2, lambda *_: None, kept=tmp_path)
-        return [day.et for row in rows for day in row.days]
+        rows = run_study(train, cluster(), [variant], 2, 1, 0.2, lambda *_: None, kept=tmp_path)
+        return [day.et for row in rows for days in row.runs for day in days]
 
     def refuse(*_: object) -> list[tuple[int, Placer]]:
         raise AssertionError("trained again")
@@ -125,11 +125,24 @@ def test_study__trains_nothing_again_that_it_has(tmp_path: Path) -> None:
 
 def test_study__one_row_per_variant_beside_largest_first() -> None:
     variants = [replace(v, settings=replace(v.settings, layers="8", pool=1)) for v in ablations(256)[:2]]
-    rows = run_study(train_placer, cluster(), variants, 2, 0.2, lambda *_: None)
-    assert [row.label for row in rows] == ["Largest-First", "all as S1", "Largest-First", "U(1, 1.5)"]
-    assert all(len(row.days) == 2 for row in rows)
+    rows = run_study(train_placer, cluster(), variants, 2, 1, 0.2, lambda *_: None)
+    labels = [row.label for row in rows]
+    assert labels == ["Largest-First", "all as S1", "Largest-First, U(1, 1.5)", "U(1, 1.5)"]
+    assert all(len(days) == 2 for row in rows for days in row.runs)
+    assert {len({(row.group, row.label) for row in rows})} == {len(rows)}
     assert {v.group for v in ablations(1000)} >= {"deadline slack", "observation", "reward", "network", "steps"}
     assert [v.settings.algorithm for v in algorithms(1000)] == ["ppo", "kl", "grpo", "dqn"]
+
+
+def test_study__trains_each_variant_as_often_as_asked_with_other_seeds() -> None:
+    [variant] = [replace(v, settings=replace(v.settings, layers="8", pool=1)) for v in ablations(256)[:1]]
+    rule, learned = run_study(train_placer, cluster(), [variant], 2, 3, 0.2, lambda *_: None)
+    assert (len(rule.runs), len(learned.runs)) == (1, 3)
+    means = [np.mean([day.et for day in days]) for days in learned.runs]
+    assert len(set(means)) > 1
+    assert learned.of("et").mean == pytest.approx(np.mean(means))
+    assert learned.of("et").n == 3
+    assert rule.of("et").n == 2
 
 
 @pytest.mark.parametrize(

@@ -91,9 +91,8 @@ def score_slots(world: World, jobs: JobArrays, state: State, seen: Floats, score
         cell = slot % N_CELLS
         nodes = jobs.spec[job].n_gpus // widest * REFERENCE_NODES / world.node.size
         starts = seen[begin + STARTS] > 0.0
-        now_s = state.now[0].time_s
         numbers = seen[begin : begin + N_SLOT]
-        score = rule_score(network[:N_RULE], cell // N_SIZES, cell % N_SIZES, nodes, starts, now_s, seen, numbers)
+        score = rule_score(network[:N_RULE], cell // N_SIZES, cell % N_SIZES, nodes, starts, seen, numbers)
         scores[slot] = score + (slot_adds(network, seen, slot) if adds else 0.0)
 
 
@@ -138,6 +137,7 @@ class Learned(Ordered):
 
     select: ClassVar[Kernel | None] = select
     reserves: ClassVar[bool] = True
+    watches_arrivals: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not (self.guard_s > 0 and self.pause_s >= 0):

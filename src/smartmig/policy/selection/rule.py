@@ -34,6 +34,8 @@ class SelectionRule(Protocol):
     """(world, jobs, state) -> the queued job to start next, or -1 to wait; see `can_start`"""
     reserves: ClassVar[bool]
     """whether a rule that picks keeps reservations of its own: it then does so without backfill, too"""
+    watches_arrivals: ClassVar[bool]
+    """whether the rule reads `State.now.rush`"""
 
     @property
     def usage_half_life_s(self) -> float:
@@ -64,6 +66,7 @@ class Ordered:
     key: ClassVar[Kernel | None] = None
     select: ClassVar[Kernel | None] = None
     reserves: ClassVar[bool] = False
+    watches_arrivals: ClassVar[bool] = False
 
     @property
     def usage_half_life_s(self) -> float:

@@ -16,7 +16,7 @@ import numpy as np
 
 from smartmig.jit import called_kernel, kernel, specialise
 from smartmig.policy.allocation.rule import Kernels
-from smartmig.policy.gang_view import CONSERVATIVE, JobArrays, State, World, count_brief
+from smartmig.policy.gang_view import CONSERVATIVE, JobArrays, State, World, count_brief, count_urgent
 from smartmig.policy.selection.rule import least_key, next_ranked
 from smartmig.policy.view import Kernel
 from smartmig.sim.gang.decide import decide, list_by_key, list_ranked
@@ -92,6 +92,7 @@ def advance(world: World, jobs: JobArrays, state: State, pause_events: int) -> i
             job = state.now[0].n_submitted
             state.now[0].n_submitted += 1
             enqueue(jobs, state, job)
+            count_urgent(jobs, state, job)
             if world.mix_decay > 0.0:
                 count_size(world, jobs, state, job)
         state.now[0].n_events += 1

@@ -291,6 +291,7 @@ class ReferenceSimulator:
         while self.n_submitted < len(self.jobs) and self.jobs.submit_s[self.n_submitted] == now_s:
             job = self.n_submitted
             self.view.queue.append(job)
+            self.view.count_urgent(job)
             if self.world.mix_decay > 0:
                 self.view.mix = [weight * self.world.mix_decay for weight in self.view.mix]
                 self.view.mix[min(int(self.jobs.n_gpus[job]), len(self.view.mix) - 1)] += 1.0

@@ -56,6 +56,11 @@ class GangPolicy:
     allocation: AllocationRule
     backfill: Backfill = Backfill.none
 
+    @property
+    def watches_arrivals(self) -> bool:
+        """Whether it decides by what came before, even if that is gone."""
+        return self.selection.watches_arrivals or self.allocation.mix_half_life > 0
+
 
 def kept_backfill(policy: GangPolicy) -> Backfill:
     """The policy's, but a rule with reservations of its own keeps them under `none` as well."""
