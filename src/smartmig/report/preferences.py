@@ -75,7 +75,6 @@ def preference_bars(found: Preferences) -> go.Figure:
         column_widths=[0.62, 0.38],
         shared_yaxes=True,
         horizontal_spacing=0.04,
-        subplot_titles=("by hour of the day", "by jobs in the system per GPU"),
     )
     seen = np.flatnonzero(found.crowding_frac > 0)
     labels = [crowding_labels()[at] for at in seen]
@@ -93,14 +92,14 @@ def preference_bars(found: Preferences) -> go.Figure:
         height=440,
         barmode="stack",
         bargap=0.06,
-        margin={"t": 46},
+        margin={"t": 16},
         legend={"y": -0.2, "yanchor": "top", "traceorder": "normal"},
         meta={"phone": {"layout": {"height": 520, "legend.y": -0.22, "xaxis.nticks": 5}}},
     )
     figure.update_yaxes(range=[0, 100], fixedrange=True)
     figure.update_yaxes(title_text="share of GPUs (%)", col=1)
-    figure.update_xaxes(title_text="hour", nticks=13, fixedrange=True, col=1)
-    figure.update_xaxes(title_text="jobs per GPU", fixedrange=True, type="category", col=2)
+    figure.update_xaxes(title_text="hour of the day", nticks=13, fixedrange=True, col=1)
+    figure.update_xaxes(title_text="jobs there per GPU", fixedrange=True, type="category", col=2)
     return figure
 
 

@@ -16,19 +16,20 @@ from smartmig.report.theme import colour, marker, ramp
 def share_stacks(
     labels: Sequence[str], parts: Sequence[str], stacks: Sequence[Sequence[float]], title: str
 ) -> go.Figure:
-    """One stack of ordered parts per label, in per cent."""
-    figure = sheet(440, margin={"t": 16})
+    """One stack of ordered parts per label, in per cent; lying, so that names of any length can be read."""
+    figure = sheet(130 + 46 * len(labels), margin={"t": 48})
     for at, part in enumerate(parts):
         figure.add_bar(
-            x=_in_lines(labels),
-            y=numbers([stack[at] for stack in stacks]),
+            x=numbers([stack[at] for stack in stacks]),
+            y=_in_lines(labels),
+            orientation="h",
             name=part,
             marker={"color": ramp(at, len(parts)), "line": {"width": 0}},
-            hovertemplate=f"<b>%{{x}}</b><br>{plain(part)}: %{{y:.1f}} %<extra></extra>",
+            hovertemplate=f"<b>%{{y}}</b><br>{plain(part)}: %{{x:.1f}} %<extra></extra>",
         )
     figure.update_layout(barmode="stack", bargap=0.3, legend={"traceorder": "normal"})
-    figure.update_yaxes(title_text=title, range=[0, 100], fixedrange=True)
-    figure.update_xaxes(fixedrange=True)
+    figure.update_xaxes(title_text=title, range=[0, 100], fixedrange=True)
+    figure.update_yaxes(autorange="reversed", ticks="", fixedrange=True, automargin=True)
     return legend_below_on_phone(figure)
 
 

@@ -178,6 +178,6 @@ def table_1() -> Reproduction:
         source="S3, Table I",
         metrics=(ENERGY, TARDINESS),
         rows=tuple(rows),
-        differs="At 16x and 12x the published SMART-MIG equals our *static* cut. "
+        differs="At 16x and 12x the published SMART-MIG equals our static cut. "
         "No partition matches without preemption; much of its tardiness is deadline order in overload.",
     )
