@@ -21,7 +21,7 @@ from smartmig.hardware.nodes import parse_nodes
 from smartmig.metrics.gang import busy_windows, saturated, saturated_utilisation, summarise, utilisation
 from smartmig.metrics.statistics import Estimate, estimate, relative_change
 from smartmig.report.gang_fairness import fairness_json, fairness_rows, fairness_table
-from smartmig.report.gang_page import gang_page
+from smartmig.report.gang_page import gang_parts
 from smartmig.report.gang_tables import (
     GangComparison,
     comparison_rows,
@@ -29,7 +29,7 @@ from smartmig.report.gang_tables import (
     gang_comparison_table,
     table_of,
 )
-from smartmig.report.page import Section
+from smartmig.report.page import Section, write_page
 from smartmig.report.tables import estimate_json
 from smartmig.sim.gang.run import simulate
 from smartmig.sim.gang.world import Backfill
@@ -336,6 +336,8 @@ def result_json(what: GangReproduction, result: GangResult) -> dict[str, Any]:
 
 def write_s4_page(path: Path, what: GangReproduction, result: GangResult) -> None:
     """One page: what was asked and reached, Venus with the picture of waiting over time, then the other traces."""
+    main, *others = result.parts
+    intro, numbers = gang_parts(main)
     sections = [
         Section("Published, asked, reached", what.differs, None, target_rows(result)),
         Section(
@@ -344,9 +346,10 @@ def write_s4_page(path: Path, what: GangReproduction, result: GangResult) -> Non
             None,
             utilisation_rows(result),
         ),
+        *numbers,
     ]
-    for part in result.parts[1:]:
+    for part in others:
         sections.append(Section(part.title, " ".join(part.notes), None, comparison_rows(part)))
         sections.append(Section(f"{part.title}: who waits", "", None, fairness_rows(part)))
     path.parent.mkdir(parents=True, exist_ok=True)
-    gang_page(path, result.parts[0], sections)
+    write_page(path, what.title, f"{main.title}: {intro}", sections)
