@@ -25,7 +25,9 @@ def running_site() -> Iterator[Site]:
 @pytest.fixture
 def site(running_site: Site) -> Iterator[Site]:
     (running_site.rig.jobs / "ran.log").unlink(missing_ok=True)
-    assert running_site.daemon is not None
+    if running_site.daemon is None:  # a test that failed left it so
+        (running_site.home / "kill").unlink(missing_ok=True)
+        running_site.start()
     yield running_site
     running_site.rig.call(["scancel", "--user=nobody"], check=False)
     running_site.idle()
@@ -179,13 +181,15 @@ def test_what_only_slurm_can_place__is_left_to_it(site: Site) -> None:
 def test_kill_switch__releases_every_job_at_once(site: Site) -> None:
     rig = site.rig
     for _ in range(7):
-        rig.sbatch("--gres=gpu:4", seconds=2)
+        rig.sbatch("--gres=gpu:4", seconds=6)
     site.wait_runs(7)
     waiting = [rig.sbatch("--gres=gpu:1") for _ in range(5)]
     site.kill()  # the daemon is gone; the command does it alone
+    held = [job for job in waiting if rig.job(job)["Priority"] == "0"]
+    assert held, "every one of them has started: the machine is too slow for this test"
     kill_file = site.home / "kill"
     said = smartmig("kill", "--kill-file", kill_file, "--adapter", site.adapter).stdout
-    assert "5 jobs released" in said
+    assert f"{len(held)} jobs released" in said
     assert all(rig.job(job)["Priority"] != "0" for job in waiting)
     assert rig.job(rig.sbatch("--gres=gpu:1"))["Priority"] != "0"
     site.wait_runs(13)
