@@ -25,7 +25,8 @@ from smartmig.workload.poisson import FixedRate
 
 LAYOUTS = "1,1,2,2,3,3,9,9"
 SIZES = [[7], [7], [4, 3], [4, 3], [4, 2, 1], [4, 2, 1], [2, 2, 2, 1], [2, 2, 2, 1]]
-N_LANES = 256
+N_LANES = 1024
+"""A step of a few hundred is over before a second thread has begun."""
 PPO_STEPS = 16_384
 S1_TRAINING_RATE = 1_500.0
 """placings a second of MaskablePPO on S1's own environment, measured on two cores"""

@@ -94,7 +94,7 @@ class Lanes:
         n_threads = n_threads or len(os.sched_getaffinity(0))
         edges = np.linspace(0, n_lanes, min(n_threads, n_lanes) + 1).astype(int)
         self._parts = list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
-        self._pool = ThreadPoolExecutor(len(self._parts)) if len(self._parts) > 1 else None
+        self._pool = ThreadPoolExecutor(len(self._parts) - 1) if len(self._parts) > 1 else None
 
     def prepare(self, jobs: Jobs) -> tuple[Jobs, JobArrays, Floats, Ints]:
         """A day as `begin` wants it: worth keeping where days come again."""
@@ -134,10 +134,11 @@ class Lanes:
     def step(self, actions: Ints) -> Stepped:
         """One answer per lane. A lane that is done stays as it is until another day begins in it."""
         actions = np.asarray(actions, dtype=np.int64)
-        if self._pool is None:
-            self._run(0, self.n_lanes, actions)
-        else:
-            list(self._pool.map(lambda part: self._run(part[0], part[1], actions), self._parts))
+        own, *others = self._parts
+        running = [self._pool.submit(self._run, *part, actions) for part in others] if self._pool else []
+        self._run(*own, actions)
+        for part in running:
+            part.result()
         asked = self.questions
         done = self._status == FINISHED
         et = self._cost_et() + self._owed
