@@ -136,6 +136,42 @@ def test_postgres__what_was_synced_survives_kill_9_of_the_server(server: Postgre
     assert kept[-1] == "before"
 
 
+def test_postgres__a_server_that_comes_back_gets_every_record_once(server: PostgresServer) -> None:
+    journal = Journal(server.url)
+    journal.append("audit", 1.0, {"what": "first"})
+    journal.sync(30)
+    server.stop(signal.SIGQUIT)
+    journal.append("audit", 2.0, {"what": "second"})
+    with pytest.raises(AdapterError, match="the database refuses"):
+        journal.sync(30)
+    server.start()
+    journal.append("audit", 3.0, {"what": "third"})
+    journal.sync(30)
+    with pytest.raises(AdapterError, match="another smartmig writes this journal"):
+        Journal(server.url)  # the lock came back with the server
+    mine = [record.body["what"] for record in journal.reader.records() if record.session == journal.session]
+    assert mine == ["first", "second", "third"]
+    journal.close()
+
+
+def test_postgres__whoever_comes_while_the_writer_was_cut_off_keeps_the_journal(server: PostgresServer) -> None:
+    cut_off = Journal(server.url)
+    cut_off.append("audit", 1.0, {"what": "first"})
+    cut_off.sync(30)
+    server.stop(signal.SIGQUIT)
+    server.start()
+    other = Journal(server.url)
+    cut_off.append("audit", 2.0, {"what": "second"})
+    with pytest.raises(AdapterError, match="another smartmig writes this journal"):
+        cut_off.sync(30)
+    other.append("audit", 3.0, {"what": "other"})
+    other.sync(30)
+    kept = [record.body["what"] for record in other.reader.records(kinds=("audit",))]
+    assert kept[-2:] == ["first", "other"]
+    other.close()
+    cut_off.close()
+
+
 def test_postgres__an_unreachable_server_is_one_sentence() -> None:
     with pytest.raises(AdapterError, match="the database refuses") as error:
         open_store("postgresql://ann:secret@127.0.0.1:1/none")

@@ -67,6 +67,8 @@ class Journal:
         self._waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._last: ClusterState | None = None
         self._since_full = 0
+        self._written: int | None = 0
+        """records of this session that are in the database, as far as we were told; None: look there"""
         self.failed = ""
         """why nothing can be written; the loop must not act meanwhile"""
         self._thread = threading.Thread(target=self._write, name="journal", daemon=True)
@@ -102,22 +104,34 @@ class Journal:
             going = None not in items
             late += [row for row in map(self._row, items) if row is not None]
             try:
-                if self.failed:
+                if late or self.failed:
                     self._only.hold()  # a server that went away has forgotten who writes
+                if self.failed:
+                    late = self._not_written(late)
                 if late:
                     with refusing(self.engine.url), self.engine.begin() as connection:
                         connection.execute(RECORDS.insert(), late)
+                self._written = (self._written or 0) + len(late)
                 late, self.failed = [], ""
             except AdapterError as error:
                 # Tried again with whatever comes next: a server may come back.
                 self.failed = str(error)
                 if len(late) > self._most_late:
                     self._last = None  # what follows must not build on a state that is lost
+                    self._written = None
                     lost = {"what": f"{len(late)} records were lost: {error}"}
                     late = [self._record("error", late[-1]["time_s"], lost)]
             for item in items:
                 if isinstance(item, threading.Event):
                     item.set()
+
+    def _not_written(self, late: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """What an earlier try left out: a commit whose answer was lost may have been one all the same."""
+        mine = sa.select(sa.func.count()).where(RECORDS.c.session == self.session)
+        with refusing(self.engine.url), self.engine.connect() as connection:
+            present: int = connection.execute(mine).scalar_one()
+        before, self._written = self._written, present
+        return late if before is None else late[present - before :]
 
     def _row(self, item: Any) -> dict[str, Any] | None:
         if item is None or isinstance(item, threading.Event):

@@ -362,3 +362,26 @@ def test_journal__what_is_lost_is_said_and_nothing_builds_on_it(tmp_path: Path) 
     assert [read.read(record) for record in records if record.kind == "state"] == [states[0], states[6], states[7]]
     assert "full" in records[2].body
     journal.close()
+
+
+def test_journal__a_commit_whose_answer_is_lost_is_not_written_again(tmp_path: Path) -> None:
+    journal = Journal(str(tmp_path / "journal.db"))
+    losses = [True, False, True, False, False, False]
+
+    def lose(connection: sa.Connection) -> None:
+        """The database commits, and the answer never comes; or it never hears of it."""
+        if losses:
+            if losses.pop(0):
+                connection.connection.commit()
+            raise sa.exc.DBAPIError("COMMIT", None, ConnectionError("the server closed the connection"))
+
+    sa.event.listen(journal.engine, "commit", lose)
+    for at in range(12):
+        journal.append("audit", float(at), {"what": at})
+        if len(losses):
+            with pytest.raises(AdapterError, match="the server closed the connection"):
+                journal.sync(30)
+        else:
+            journal.sync(30)
+    assert [record.body["what"] for record in JournalReader(journal.engine).records()] == list(range(12))
+    journal.close()
