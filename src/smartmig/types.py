@@ -186,7 +186,7 @@ class JobKey(NamedTuple):
     submit_s: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class JobRequest:
     """What a job asks for: whole GPUs (`n_gpus` >= 1) or one MIG slice (`run_s` given, `n_gpus` 0)."""
 
@@ -215,7 +215,7 @@ class JobRequest:
     """MIG: soft deadline; inf = none"""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Share:
     """Some of a node: whole GPUs, or the MIG instance that begins at memory slice `start` of GPU `gpu`."""
 
@@ -227,7 +227,7 @@ class Share:
     start: int = -1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class RunningJob:
     """A job that holds something."""
 
@@ -238,7 +238,7 @@ class RunningJob:
     """started through us or at least in our partition; others only take room"""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Instance:
     """A MIG instance that exists."""
 
@@ -250,7 +250,7 @@ class Instance:
     """False while it is being created or destroyed"""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class MigGpu:
     """A card with MIG switched on, and its instances from left to right."""
 
@@ -268,7 +268,7 @@ class NodeState(StrEnum):
     down = "down"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class NodeInfo:
     """A machine as it is now."""
 
@@ -286,7 +286,7 @@ class NodeInfo:
     """its MIG cards"""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Reservation:
     """Nodes that belong to someone else for a while."""
 
@@ -298,7 +298,7 @@ class Reservation:
     """who may use them meanwhile"""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Limit:
     """The most whole GPUs (or MIG slices) that one user or group may hold at a time."""
 
@@ -308,7 +308,7 @@ class Limit:
     group: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ClusterState:
     """Everything a policy may know about a live cluster at one moment."""
 
@@ -322,7 +322,7 @@ class ClusterState:
     limits: tuple[Limit, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Start:
     """Run a queued job exactly there."""
 
@@ -330,14 +330,14 @@ class Start:
     shares: tuple[Share, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Stop:
     """Send a running job back into the queue; it keeps its progress where the cluster can do that."""
 
     key: JobKey
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Repartition:
     """Cut one card exactly so, now: every busy instance stands in the new layout, only idle ones go or come."""
 
@@ -351,7 +351,7 @@ Plan = tuple[Action, ...]
 """Carried out in this order: stops, then cuts, then starts."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of one action of a plan."""
 

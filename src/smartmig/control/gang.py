@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-from smartmig.control.gang_lay import Desk, Fences, Moment, look_up, promise, seat
+from smartmig.control.gang_lay import Desk, Fences, Moment, Past, look_up, promise, seat, starts_of, wishes_of
 from smartmig.control.gang_rows import Classes, GangTable, classify
 from smartmig.control.memory import EVERYBODY, Memory, Promise, charged, counted_sizes, counted_urgent
 from smartmig.control.rows import admitted
@@ -41,6 +42,7 @@ class Laid:
     """A decision's arrays, and who is who; gone with the next decision."""
 
     classes: Classes
+    desk: Desk
     jobs: JobArrays
     state: State
     requests: list[JobRequest]
@@ -58,6 +60,14 @@ class Known:
     rows: Ints
 
 
+NOBODY = Known([], np.zeros(0, dtype=np.int64))
+NO_FENCES = Fences(np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros((0, 0), dtype=np.int64))
+
+
+LASTING = attrgetter("name", "n_gpus", "gpu_model", "switch", "speed")
+"""Of a node: what no job changes."""
+
+
 class GangDecider:
     """Decides; keeps nothing but conversions it has already made."""
 
@@ -69,7 +79,8 @@ class GangDecider:
         self.table = GangTable()
         self._classes: dict[Any, tuple[Classes, Desk]] = {}
         self._unknown: dict[tuple[str, int], JobRequest] = {}
-        self._last = self._left = Known([], np.zeros(0, dtype=np.int64))
+        self._numbers = np.zeros(0, dtype=np.int64)
+        self._last = self._left = NOBODY
 
     def decide(self, state: ClusterState, memory: Memory) -> tuple[list[Start], Memory, float]:
         """Starts, what to remember, and when to ask again though nothing happens (inf: never)."""
@@ -78,11 +89,9 @@ class GangDecider:
             return [], memory, math.inf
         if self.engine(laid.classes.world, laid.jobs, laid.state, 0) == BAD_CHOICE:
             raise SimulationError(f"{type(self.policy.selection).__name__} chose a job that is not in the queue")
-        rows = np.flatnonzero(laid.state.job["n_starts"][laid.n_running :]) + laid.n_running
-        started = rows[np.argsort(laid.jobs.spec["rank"][rows], kind="stable")].tolist()
-        shares = _shares_of(laid, started) if started else []
+        started, shares = _starts(laid)
         starts = [Start(laid.requests[row].key, own) for row, own in zip(started, shares, strict=True)]
-        self._expect(rows - laid.n_running)
+        self._expect([row - laid.n_running for row in started])
         guarded_s = float(laid.state.now["guarded_s"][0])
         if guarded_s != memory.guarded_s:
             memory = replace(memory, guarded_s=guarded_s)
@@ -94,18 +103,18 @@ class GangDecider:
 
     def lay_out(self, state: ClusterState, memory: Memory) -> tuple[Laid | None, Memory]:
         """The engine's arrays for this moment with its pass due; None when nothing can be decided."""
-        nodes = tuple(node for node in state.nodes if node.n_gpus > 0)
+        nodes = tuple([node for node in state.nodes if node.n_gpus > 0])
         if not nodes:
             return None, memory
         requests, moment = self._seats(state, nodes)
         queue = admitted(state, whole=True)
         if self.table.forget(len(queue) + len(requests)):
             self._classes.clear()
-            self._last = self._left = Known([], np.zeros(0, dtype=np.int64))
+            self._last = self._left = NOBODY
         self._last = Known(queue, self._queue_rows(queue))
         rows = np.concatenate([self.table.rows(requests), self._last.rows])
         classes, desk = self._classes_of(state, nodes, rows)
-        memory = self._remember(state, memory, classes.world)
+        memory = self._remember(state, nodes, memory, classes.world)
         if not queue:
             return None, memory
         jobs, asked = desk.jobs(rows.size)
@@ -120,22 +129,23 @@ class GangDecider:
             predicted_s=spec["predicted_s"],
             n_gpus=asked.n_gpus,
             user=spec["user"],
-            true_s=np.full(rows.size, np.nan),
+            true_s=desk.unknown_s[: rows.size],
         )
         order = np.argsort(self.policy.selection.keys(known), kind="stable")
-        spec["predicted_s"] = self.policy.selection.predicted(known)
+        predicted_s = self.policy.selection.predicted(known)
+        if predicted_s is not known.predicted_s:
+            spec["predicted_s"] = predicted_s
         describe(jobs, *asked[:-1], order, self.policy.allocation.spread)
         arrays = desk.state(jobs)
-        arrays.now["guarded_s"] = memory.guarded_s
         if classes.world.mix_decay > 0:
             arrays.mix[:] = memory.mix
-        arrays.now["rush"], arrays.now["rush_s"] = memory.urgent
         if classes.world.usage_half_life_s > 0:
             arrays = arrays._replace(user=user_table(memory))
-        seat(classes.world, jobs, arrays, asked.fits, moment, memory.origin_s)
+        past = Past(memory.origin_s, memory.guarded_s, *memory.urgent)
+        seat(classes.world, jobs, arrays, asked.fits, moment, past)
         if classes.world.usage_half_life_s > 0:  # seating charged the users once more
             arrays = arrays._replace(user=user_table(memory))
-        laid = Laid(classes, jobs, arrays, [*requests, *queue], asked.fits, n_running)
+        laid = Laid(classes, desk, jobs, arrays, [*requests, *queue], asked.fits, n_running)
         if classes.world.backfill == CONSERVATIVE:
             promise_again(laid, memory)
         return laid, memory
@@ -149,24 +159,29 @@ class GangDecider:
                 return np.concatenate([known.rows, self.table.rows(queue[n:])])
         return self.table.rows(queue)
 
-    def _expect(self, started: Ints) -> None:
+    def _expect(self, started: list[int]) -> None:
         """The next queue is probably this one without those."""
-        if not started.size:
+        if not started:
             self._left = self._last
             return
-        queue = self._last.queue.copy()
-        for row in sorted(started.tolist(), reverse=True):
+        queue, stays = self._last.queue.copy(), np.ones(self._last.rows.size, dtype=np.bool_)
+        for row in sorted(started, reverse=True):
             del queue[row]
-        self._left = Known(queue, np.delete(self._last.rows, started))
+        stays[started] = False
+        self._left = Known(queue, self._last.rows[stays])
 
     def _user_numbers(self, world: World, memory: Memory) -> Ints:
         """(n_users,) of the table's users, as the engine numbers them."""
         if world.usage_half_life_s <= 0:
-            return np.arange(len(self.table.users))
+            if self._numbers.size != len(self.table.users):
+                self._numbers = np.arange(len(self.table.users))
+            return self._numbers
         rank = {name: at for at, name in enumerate(known_users(memory))}
         return np.array([rank.get(name, 0) for name in self.table.users], dtype=np.int64)
 
     def _fences(self, state: ClusterState, classes: Classes) -> Fences:
+        if not state.reservations:
+            return NO_FENCES
         fences = [one for one in state.reservations if state.time_s < one.to_s]
         inside = [sum(1 << bit for bit, (_, own) in enumerate(classes.members) if own & {*f.nodes}) for f in fences]
         may = np.array([[user in fence.users for user in self.table.users] for fence in fences], dtype=np.int64)
@@ -176,15 +191,14 @@ class GangDecider:
             may.reshape(len(fences), len(self.table.users)),
         )
 
-    def _remember(self, state: ClusterState, memory: Memory, world: World) -> Memory:
+    def _remember(self, state: ClusterState, nodes: tuple[NodeInfo, ...], memory: Memory, world: World) -> Memory:
         if world.usage_half_life_s > 0:
             memory = charged(memory, state, world.usage_half_life_s)
-        widest = int(world.node["n_gpus"].max())
         if world.mix_decay > 0:
-            memory = counted_sizes(memory, state, world.mix_decay, widest)
+            memory = counted_sizes(memory, state, world.mix_decay, max(node.n_gpus for node in nodes))
         if self.policy.watches_arrivals:
-            memory = counted_urgent(memory, state, widest)
-        up = tuple(node.name for node in state.nodes if node.state is NodeState.up and node.n_gpus > 0)
+            memory = counted_urgent(memory, state, max(node.n_gpus for node in nodes))
+        up = tuple([node.name for node in nodes if node.state is NodeState.up])
         if up != memory.up:
             memory = replace(memory, up=up, promises={})  # as in the engine: plans are void when a node goes or comes
         return memory
@@ -225,9 +239,11 @@ class GangDecider:
     def _classes_of(self, state: ClusterState, nodes: tuple[NodeInfo, ...], rows: Ints) -> tuple[Classes, Desk]:
         present: tuple[int, ...] = (0,)
         if len(self.table.wishes) != 1:
-            present = tuple(np.flatnonzero(np.bincount(self.table.columns["wish"][rows])).tolist())
-        fenced = tuple(reservation.nodes for reservation in state.reservations)
-        key = (tuple((n.name, n.n_gpus, n.gpu_model, n.switch, n.speed) for n in nodes), present, fenced)
+            marked = np.zeros(len(self.table.wishes), dtype=np.int64)
+            wishes_of(self.table.columns, rows, marked)
+            present = tuple([wish for wish, here in enumerate(marked.tolist()) if here])
+        fenced = tuple([reservation.nodes for reservation in state.reservations])
+        key = (tuple(map(LASTING, nodes)), present, fenced)
         found = self._classes.get(key)
         if found is None:
             if len(self._classes) > 64:
@@ -276,6 +292,16 @@ def _parts(held: list[list[tuple[int, int]]]) -> tuple[Ints, Ints, Ints]:
     flat = [part for parts in held for part in parts]
     node, n_gpus = zip(*flat, strict=True) if flat else ((), ())
     return first, np.array(node, dtype=np.int64), np.array(n_gpus, dtype=np.int64)
+
+
+def _starts(laid: Laid) -> tuple[list[int], list[tuple[Share, ...]]]:
+    """Who was started, in the rule's order, and what each was given."""
+    names, starts = laid.classes.names, laid.desk.starts
+    n_starts = starts_of(laid.jobs, laid.state, laid.n_running, starts)
+    first = starts.first[: n_starts + 1].tolist()
+    node, n_gpus = starts.node[: first[-1]].tolist(), starts.n_gpus[: first[-1]].tolist()
+    parts = [Share(names[at], n) for at, n in zip(node, n_gpus, strict=True)]
+    return starts.row[:n_starts].tolist(), [tuple(parts[begin:end]) for begin, end in pairwise(first)]
 
 
 def _shares_of(laid: Laid, rows: list[int]) -> list[tuple[Share, ...]]:

@@ -53,6 +53,22 @@ class Moment(NamedTuple):
     """nodes that take no jobs"""
 
 
+class Starts(NamedTuple):
+    """What a pass started: job i its `row`, on the parts from `first[i]` to `first[i + 1]`."""
+
+    row: Ints
+    first: Ints
+    node: Ints
+    n_gpus: Ints
+
+
+@kernel
+def wishes_of(table: Records, rows: Ints, present: Ints) -> None:
+    """Mark the wishes that these rows have."""
+    for at in range(rows.size):
+        present[table[rows[at]].wish] = 1
+
+
 @kernel
 def look_up(
     table: Records,
@@ -101,9 +117,22 @@ def look_up(
         asked.fits[at] = at < n_running or 0 < row.n_gpus <= total
 
 
+class Past(NamedTuple):
+    """What the engine would know from before, its times since `origin_s`."""
+
+    origin_s: float
+    guarded_s: float
+    rush: float
+    rush_s: float
+
+
 @kernel
-def seat(world: World, jobs: JobArrays, state: State, fits: Ints, moment: Moment, origin_s: float) -> None:
+def seat(world: World, jobs: JobArrays, state: State, fits: Ints, moment: Moment, past: Past) -> None:
     """Put everyone where they are at this moment, a decision pass due; jobs that fit nowhere do not wait."""
+    origin_s = past.origin_s
+    state.now[0].guarded_s = past.guarded_s
+    state.now[0].rush = past.rush
+    state.now[0].rush_s = past.rush_s
     n_running = moment.start_s.size
     now_s = moment.now_s - origin_s
     for job in range(n_running):
@@ -153,6 +182,27 @@ def promise(
     choose_nothing(state)
 
 
+@kernel
+def starts_of(jobs: JobArrays, state: State, n_running: int, starts: Starts) -> int:
+    """Write down who has just been started, by rank; how many."""
+    n_starts = 0
+    n_parts = 0
+    for rank in range(jobs.ranked.size):
+        job = jobs.ranked[rank].job
+        if job >= n_running and state.job[job].n_starts > 0:
+            starts.row[n_starts] = job
+            starts.first[n_starts] = n_parts
+            n_starts += 1
+            part = state.job[job].first_part
+            while part >= 0:
+                starts.node[n_parts] = state.part[part].node
+                starts.n_gpus[n_parts] = state.part[part].n_gpus
+                n_parts += 1
+                part = state.part[part].next
+    starts.first[n_starts] = n_parts
+    return n_starts
+
+
 BY_JOB = frozenset({"job", "end", "waiting", "waiting_words", "order", "stretch"})
 """Arrays of a state that are as long as the queue, or nearly."""
 
@@ -162,6 +212,7 @@ class Desk:
 
     def __init__(self, world: World) -> None:
         self.world = world
+        self.starts = Starts(*(np.zeros(world.n_gpus + 1, dtype=np.int64) for _ in Starts._fields))
         self._make_room(64)
 
     def jobs(self, n_jobs: int) -> tuple[JobArrays, Asked]:
@@ -183,13 +234,14 @@ class Desk:
             waiting_words=self._state.waiting_words[: (n_words + 63) // 64],
         )
         # The others of `BY_JOB` are written before they are read.
-        state.job.view(np.uint8)[:] = self._fresh_jobs[: state.job.nbytes]
+        self._job_bytes[: state.job.nbytes] = self._fresh_jobs[: state.job.nbytes]
         state.waiting[:] = 0
         state.waiting_words[:] = 0
         self._fixed[:] = self._fresh_fixed
         return state
 
     def _make_room(self, n_jobs: int) -> None:
+        self.unknown_s = np.full(n_jobs, np.nan)
         self._asked = Asked(*(np.zeros(n_jobs, dtype=np.int64) for _ in Asked._fields))
         self._jobs = JobArrays(
             np.zeros(n_jobs, JOB_SPEC),
@@ -209,3 +261,4 @@ class Desk:
             views[name] = self._fixed[at : at + like.nbytes].view(like.dtype).reshape(like.shape)
             at += like.nbytes
         self._state = fresh._replace(**views)
+        self._job_bytes = fresh.job.view(np.uint8)

@@ -199,7 +199,10 @@ def _too_many_stops(state: ClusterState, memory: GuardMemory, rules: GuardRules,
 
 
 def _too_often(action: Start, state: ClusterState, memory: GuardMemory, rules: GuardRules) -> str:
-    n = len(_recent(memory.attempts.get(action.key, ()), state.time_s))
+    attempts = memory.attempts.get(action.key)
+    if attempts is None:
+        return ""
+    n = len(_recent(attempts, state.time_s))
     return f"job {action.key.job_id} was started {n} times within the hour" if n >= rules.max_attempts_h else ""
 
 
@@ -270,7 +273,8 @@ class _Room:
         self.busy: set[tuple[str, int, int]] = set()
         self.held_by: dict[tuple[str, str], int] = {}
         for job in state.running:
-            self._count(job.request, 1)
+            if state.limits:
+                self._count(job.request, 1)
             for share in job.shares:
                 held[share.node] = held.get(share.node, 0) + share.n_gpus
                 if job.managed:
@@ -325,7 +329,7 @@ class _Room:
             return f"job {job} is not in the queue, or stands twice in the plan"
         if not action.shares or sum(share.n_gpus for share in action.shares) != request.n_gpus:
             return f"job {job} asks for {request.n_gpus} whole GPUs and would get another number"
-        if len({(share.node, share.gpu, share.start) for share in action.shares}) < len(action.shares):
+        if len(action.shares) > 1 and len({(s.node, s.gpu, s.start) for s in action.shares}) < len(action.shares):
             return f"job {job} would get the same share twice"
         for share in action.shares:
             why = self._why_not_share(request, share)
