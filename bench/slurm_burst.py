@@ -16,7 +16,7 @@ from itertools import pairwise
 from slurm_rig import RigSpec, SlurmRig
 from slurm_site import Site, slurm_site
 
-from bench.slurm_log import Row, controller_log, submit, warm
+from bench.slurm_log import Row, controller_log, queued_again, submit, warm
 from smartmig.adapters.slurm.paths import Installed
 
 UNSAVED_S = 10.0
@@ -95,7 +95,7 @@ def burst(n_jobs: int = 2000, n_daemon: int = 50, n_controller: int = 5) -> list
         _, started = controller_log(rig)
         planned = planned_nodes(rig)
         wrong = sum(node not in planned.get(job, set()) for job, node in rows)
-        again = twice(started, monkey.killed_s, ran)
+        again = twice(started, monkey.killed_s, ran, queued_again(rig))
         for words in again[0]:
             job = words.split()[1]
             print(words, *said_of(rig, job), sep="\n  ", file=sys.stderr)
@@ -108,9 +108,9 @@ def burst(n_jobs: int = 2000, n_daemon: int = 50, n_controller: int = 5) -> list
     enough = monkey.daemon_kills == 0 and monkey.controller_kills == 0
     detail = f"{n_jobs} jobs drained in {drained_s:.0f} s under {kills}"
     forgot = (
-        f"{again[1]} more because slurmctld forgot a start that it had not saved, {again[2]} because it took a start "
+        f"{again[1]} more because slurmctld forgot a start that it had not saved, {again[2]} because it took the start "
     )
-    forgot += f"back before the job ran; {'; '.join(again[0])}"
+    forgot += f"back; {'; '.join(again[0])}"
     return [
         Row("burst: jobs lost", lost, "jobs", "0", lost == 0 and enough, detail),
         Row("burst: started twice", len(again[0]), "jobs", "0", not again[0], forgot.rstrip("; ")),
@@ -135,10 +135,13 @@ def planned_nodes(rig: SlurmRig) -> dict[str, set[str]]:
 
 
 def twice(
-    started: list[tuple[str, str, float]], killed_s: list[float], ran: Mapping[str, int]
+    started: list[tuple[str, str, float]],
+    killed_s: list[float],
+    ran: Mapping[str, int],
+    back_s: Mapping[str, list[float]],
 ) -> tuple[list[str], int, int]:
     """Jobs started a second time: for no reason (which, and when); how many because the controller was killed before it
-    had saved the first; and how many whose first start Slurm took back before they ran."""
+    had saved the first; and how many whose first start Slurm took back, by its own log or because they never ran."""
     times: dict[str, list[float]] = {}
     for job, _, at_s in started:
         times.setdefault(job, []).append(at_s)
@@ -148,7 +151,7 @@ def twice(
             kills = [kill_s - first_s for kill_s in killed_s if first_s - 0.1 <= kill_s <= second_s]
             if kills and kills[0] < UNSAVED_S:
                 forgotten += 1
-            elif ran[job] == 1:
+            elif ran[job] == 1 or any(first_s <= at_s <= second_s for at_s in back_s.get(job, ())):
                 taken_back += 1
             else:
                 after = ", ".join(f"{kill_s:.1f} s" for kill_s in kills) or "never"

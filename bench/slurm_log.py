@@ -17,6 +17,7 @@ _LINE = re.compile(r"\[([^\]]+)\] (.*)")
 _ALLOCATED = re.compile(
     r"sched: Allocate JobId=(\d+)\S* NodeList=(\S+)|_start_job: Started JobId=(\d+)\S* in \S+ on (\S+)"
 )
+_QUEUED_AGAIN = re.compile(r"^Requeuing JobId=(\d+)")
 _SUBMITTED = re.compile(r"_slurm_rpc_submit_batch_job: JobId=(\d+) ")
 
 
@@ -46,6 +47,17 @@ def controller_log(rig: SlurmRig) -> tuple[dict[str, float], list[tuple[str, str
         elif (submit := _SUBMITTED.search(found[2])) is not None:
             submitted[submit[1]] = at_s
     return submitted, started
+
+
+def queued_again(rig: SlurmRig) -> dict[str, list[float]]:
+    """When slurmctld put each job back into the queue of its own accord: its node never ran it, or ran what a killed
+    controller had forgotten."""
+    times: dict[str, list[float]] = {}
+    for line in (rig.log / "slurmctld.log").read_text(errors="replace").splitlines():
+        found = _LINE.match(line)
+        if found is not None and (job := _QUEUED_AGAIN.match(found[2])) is not None:
+            times.setdefault(job[1], []).append(datetime.fromisoformat(found[1]).timestamp())
+    return times
 
 
 def journal(site: Site, kind: str) -> list[dict[str, Any]]:
