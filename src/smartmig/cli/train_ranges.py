@@ -53,7 +53,7 @@ def ranges(
 
 
 def _read(path: Path) -> PolicyFile:
-    """Of whatever kind it is, whole."""
+    """Of whatever MIG kind it is, whole."""
     for kind in (JOINT, MEAN_FIELD):
         try:
             return read_policy(path, kind)

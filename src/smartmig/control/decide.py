@@ -7,8 +7,8 @@ what a loop wants. Neither reads a clock or a file, nor draws a random number th
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 from smartmig.control.gang import GangDecider
 from smartmig.control.memory import Memory, begun, remembered, started
@@ -16,6 +16,9 @@ from smartmig.control.mig import MigDecider, MigPolicy
 from smartmig.errors import InputError
 from smartmig.sim.gang.world import GangPolicy
 from smartmig.types import ClusterState, Floats, JobKey, Plan
+
+GANG, MIG = "gang", "mig"
+"""whole GPUs, and slices of cards"""
 
 
 @dataclass(frozen=True)
@@ -37,8 +40,8 @@ class Decision:
     """for the next decision"""
     wake_s: float = math.inf
     """ask again then though nothing happens"""
-    features: Floats | None = None
-    """what a learned policy read, for the guard"""
+    inputs: Mapping[str, Floats] = field(default_factory=dict)
+    """what learned policies read, by world, for the guard"""
 
 
 class Decider:
@@ -53,18 +56,23 @@ class Decider:
     def decide(self, state: ClusterState, memory: Memory) -> Decision:
         memory = begun(memory, state)
         plan: Plan = ()
-        wake_s, features = math.inf, None
+        wake_s = math.inf
+        inputs: dict[str, Floats] = {}
         if self.gang is not None:
-            starts, memory, wake_s = self.gang.decide(state, memory)
+            starts, memory, wake_s, outline = self.gang.decide(state, memory)
             plan = tuple(starts)
+            if outline is not None:
+                inputs[GANG] = outline
         if self.mig is not None:
             n_events = remembered(memory, state).n_events
             actions, memory, mig_wake_s, features = self.mig.decide(state, memory, n_events)
             plan = (*actions, *plan)
             wake_s = min(wake_s, mig_wake_s)
+            if features is not None:
+                inputs[MIG] = features
         if self._counts:
             memory = remembered(memory, state)
-        return Decision(plan, memory, wake_s, features)
+        return Decision(plan, memory, wake_s, inputs)
 
     def applied(self, state: ClusterState, memory: Memory, keys: Collection[JobKey]) -> Memory:
         """What to remember when these starts of a decision were carried out."""

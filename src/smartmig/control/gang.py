@@ -19,14 +19,17 @@ from smartmig.control.gang_rows import Classes, GangTable, classify
 from smartmig.control.memory import EVERYBODY, Memory, Promise, charged, counted_sizes, counted_urgent
 from smartmig.control.rows import admitted
 from smartmig.errors import InputError, SimulationError
+from smartmig.policy.gang_encoding import AT_OLDEST, N_OUTLINE, NOT_LOOKED, outline
 from smartmig.policy.gang_view import CONSERVATIVE, USER, JobArrays, State, World
 from smartmig.policy.selection.known import KnownJobs
+from smartmig.policy.selection.learned import AT_SCORES, AT_SEEN, Learned
 from smartmig.policy.view import Records
 from smartmig.sim.gang.kernel import BAD_CHOICE
 from smartmig.sim.gang.run import compiled
 from smartmig.sim.gang.world import GangPolicy, describe
 from smartmig.types import (
     ClusterState,
+    Floats,
     Ints,
     JobKey,
     JobRequest,
@@ -76,17 +79,21 @@ class GangDecider:
             raise InputError(f"{type(policy.selection).__name__} looks at true run times, which no cluster knows")
         self.policy = policy
         self.engine = compiled(policy)
+        self._learned = isinstance(policy.selection, Learned)
         self.table = GangTable()
         self._classes: dict[Any, tuple[Classes, Desk]] = {}
         self._unknown: dict[tuple[str, int], JobRequest] = {}
         self._numbers = np.zeros(0, dtype=np.int64)
         self._last = self._left = NOBODY
 
-    def decide(self, state: ClusterState, memory: Memory) -> tuple[list[Start], Memory, float]:
-        """Starts, what to remember, and when to ask again though nothing happens (inf: never)."""
+    def decide(self, state: ClusterState, memory: Memory) -> tuple[list[Start], Memory, float, Floats | None]:
+        """Starts, what to remember, when to ask again though nothing happens (inf: never), what a learned selection
+        saw when it was last asked."""
         laid, memory = self.lay_out(state, memory)
         if laid is None:
-            return [], memory, math.inf
+            return [], memory, math.inf, None
+        if self._learned:
+            laid.classes.world.selection_knobs[AT_SEEN + AT_OLDEST] = NOT_LOOKED
         if self.engine(laid.classes.world, laid.jobs, laid.state, 0) == BAD_CHOICE:
             raise SimulationError(f"{type(self.policy.selection).__name__} chose a job that is not in the queue")
         started, shares = _starts(laid)
@@ -99,7 +106,13 @@ class GangDecider:
         if laid.classes.world.backfill == CONSERVATIVE:
             memory = replace(memory, promises=_promises(laid))
             wake_s = float(laid.state.now["next_start_s"][0]) + memory.origin_s
-        return _in_shape(starts, started, state, laid), memory, wake_s
+        return _in_shape(starts, started, state, laid), memory, wake_s, self._saw(laid.classes.world)
+
+    def _saw(self, world: World) -> Floats | None:
+        if not self._learned:
+            return None
+        numbers = np.empty(N_OUTLINE)
+        return numbers if outline(world.selection_knobs[AT_SEEN:AT_SCORES], numbers) else None
 
     def lay_out(self, state: ClusterState, memory: Memory) -> tuple[Laid | None, Memory]:
         """The engine's arrays for this moment with its pass due; None when nothing can be decided."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 
-from smartmig.errors import SmartmigError
+from smartmig.errors import InputError, SmartmigError
 from smartmig.hardware.layouts import check_layout
 from smartmig.hardware.model import gpu_model
 from smartmig.types import (
@@ -58,6 +59,11 @@ class GuardRules:
     drift_margin: float = 0.5
     """how far beyond the range of its training an input may lie, in parts of that range"""
 
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if not value >= 0:
+                raise InputError(f"the guard's {name} must be at least 0, got {value}")
+
 
 @dataclass(frozen=True)
 class GuardMemory:
@@ -87,19 +93,24 @@ class Verdict:
     """why a plain rule must decide instead; empty = no need"""
 
 
-Ranges = tuple[Floats, Floats]
-"""Least and greatest value of every input during training."""
+Inputs = Mapping[str, Floats]
+"""What learned policies read, by the world they decide about."""
+Ranges = Mapping[str, tuple[Floats, Floats]]
+"""Least and greatest value of every input during training, by world."""
 
 
-def drift(features: Floats | None, ranges: Ranges | None, margin: float) -> str:
-    """Why a learned policy should not decide about this input; empty when it may."""
-    if features is None:
-        return ""
-    if not np.isfinite(features).all():
-        return "the policy's input is not finite"
-    if ranges is None:
-        return ""
-    low, high = ranges
+def drift(inputs: Inputs, ranges: Ranges, margin: float) -> str:
+    """Why learned policies should not decide about these inputs; empty when they may."""
+    for world, features in inputs.items():
+        if not np.isfinite(features).all():
+            return "the policy's input is not finite"
+        why = _outside(features, *ranges[world], margin) if world in ranges else ""
+        if why:
+            return why
+    return ""
+
+
+def _outside(features: Floats, low: Floats, high: Floats, margin: float) -> str:
     # Inputs that never moved in training still get some room: rounding, one job more.
     room = margin * (high - low) + 0.1
     outside = np.flatnonzero((features < low - room) | (features > high + room))
@@ -117,11 +128,11 @@ def check(
     state: ClusterState,
     memory: GuardMemory,
     rules: GuardRules,
-    features: Floats | None = None,
-    ranges: Ranges | None = None,
+    inputs: Inputs = MappingProxyType({}),
+    ranges: Ranges = MappingProxyType({}),
 ) -> Verdict:
     """What of the plan may be done. Pure; `allowed` says what to remember of it."""
-    drifted = drift(features, ranges, rules.drift_margin)
+    drifted = drift(inputs, ranges, rules.drift_margin)
     if drifted:
         return Verdict((), (Refusal(None, drifted),), drifted)
     if not plan:

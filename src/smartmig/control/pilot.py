@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from smartmig.control.decide import Decider, LivePolicy
@@ -45,7 +46,7 @@ class Pilot:
         rules: GuardRules,
         seed: int = 0,
         memory: Memory | None = None,
-        ranges: Ranges | None = None,
+        ranges: Ranges = MappingProxyType({}),
     ) -> None:
         self.decider = Decider(policy, seed)
         self.fallback = Decider(fallback, seed)
@@ -63,7 +64,7 @@ class Pilot:
         for decider in (self.decider, self.fallback):
             for moment in (made_up, state):
                 decision = decider.decide(moment, Memory())
-                check(decision.plan, moment, GuardMemory(), self.rules, decision.features, self.ranges)
+                check(decision.plan, moment, GuardMemory(), self.rules, decision.inputs, self.ranges)
 
     def decide(self, state: ClusterState) -> Judged:
         wanted: Plan = ()
@@ -76,8 +77,8 @@ class Pilot:
         else:
             self.memory = decision.memory
             wanted, wake_s = decision.plan, decision.wake_s
-            checked = decision.features is not None and self.ranges is not None
-            verdict = check(wanted, state, self.guard_memory, self.rules, decision.features, self.ranges)
+            checked = any(world in self.ranges for world in decision.inputs)
+            verdict = check(wanted, state, self.guard_memory, self.rules, decision.inputs, self.ranges)
         if not verdict.fallback:
             return Judged(wanted, verdict.plan, verdict.refused, "", wake_s, checked)
         plain = self.fallback.decide(state, Memory())

@@ -58,6 +58,11 @@ AT_JOBS = AT_SLOTS + N_SLOTS * N_SLOT  # the job in each slot, -1 = none
 AT_OLDEST = AT_JOBS + N_SLOTS  # the job submitted first of all that wait
 N_SEEN = AT_OLDEST + 1
 
+N_OUTLINE = N_CLUSTER + 2 * N_SLOT
+"""the cluster's numbers, then the least and the greatest of each of the slots'"""
+NOT_LOOKED = -2.0
+"""stands at AT_OLDEST until `encode` is called; -1 = it was, and nobody waits"""
+
 REFERENCE_NODES = 30.0
 """idle nodes are counted per so many"""
 
@@ -245,3 +250,23 @@ def encode(world: World, jobs: JobArrays, state: State, seen: Floats) -> None:
     for queue in range(AT_QUEUE, AT_QUEUE + N_REQUESTS + N_SIZES):
         seen[queue] = math.log1p(seen[queue]) / 4.0
     seen[AT_OLDEST] = oldest
+
+
+@kernel
+def outline(seen: Floats, numbers: Floats) -> bool:
+    """Fill `numbers` (N_OUTLINE,), for whoever asks whether all this is as usual; False: nothing was looked at."""
+    if seen[AT_OLDEST] < 0.0:
+        return False
+    for at in range(N_CLUSTER):
+        numbers[at] = seen[at]
+    for number in range(N_SLOT):
+        least = np.inf
+        greatest = -np.inf
+        for slot in range(N_SLOTS):
+            if seen[AT_JOBS + slot] >= 0.0:
+                value = seen[AT_SLOTS + slot * N_SLOT + number]
+                least = min(least, value)
+                greatest = max(greatest, value)
+        numbers[N_CLUSTER + number] = least
+        numbers[N_CLUSTER + N_SLOT + number] = greatest
+    return True

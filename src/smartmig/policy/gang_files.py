@@ -21,6 +21,8 @@ class Agents:
 
     weights: Floats
     predictor: str = ""
+    ranges: Floats | None = None
+    """(2, N_OUTLINE) of what they saw in training, if the file says"""
 
 
 def agents_of(name: str) -> Agents:
@@ -51,7 +53,7 @@ def _agents(path: Path, changed_ns: int) -> Agents:
     del changed_ns
     policy = read_policy(path, GANG)
     beside = str(policy.about.settings.get("run_times", ""))
-    return Agents(policy.weights, str(path.with_name(beside)) if beside else "")
+    return Agents(policy.weights, str(path.with_name(beside)) if beside else "", policy.ranges)
 
 
 @functools.lru_cache(maxsize=8)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smartmig.jit import called_kernel
 from smartmig.policy.gang_encoding import (
@@ -109,6 +110,14 @@ def hand_made(**rule: float | tuple[float, ...]) -> Floats:
         numbers = np.atleast_1d(values)
         weights[places[name] : places[name] + numbers.size] = numbers
     return weights
+
+
+def deaf_to(weights: Floats, inputs: NDArray[np.bool_]) -> Floats:
+    """The same agents, their networks blind to these of the cluster's numbers (N_CLUSTER,)."""
+    own = weights.copy()
+    for begin, width in ((AT_CLUSTER, N_HIDDEN_CLUSTER), (N_SELECTOR + AT_KIND_CLUSTER, N_HIDDEN_KIND)):
+        own[begin : begin + N_CLUSTER * width].reshape(N_CLUSTER, width)[inputs] = 0.0
+    return own
 
 
 @called_kernel

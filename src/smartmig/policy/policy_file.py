@@ -40,6 +40,8 @@ N_WEIGHTS = {
     GANG: n_gang_weights(),
     RUN_TIMES: N_TABLES * gang_encoding.N_CELLS,
 }
+N_INPUTS = {kind: gang_encoding.N_OUTLINE if kind == GANG else encoding.N_FEATURES for kind in N_WEIGHTS}
+"""as many have ranges"""
 PART = {MEAN_FIELD: slice(0, n_weights()), PRICES: slice(n_weights(), n_weights() + n_price_weights())}
 """of a joint policy's weights"""
 VERSIONS = dict.fromkeys((MEAN_FIELD, PRICES, JOINT), encoding.VERSION)
@@ -74,7 +76,8 @@ class PolicyFile:
     about: About
     weights: Floats
     ranges: Floats | None = None
-    """(2, N_FEATURES) least and greatest value of every input in training; None = not recorded"""
+    """(2, N_INPUTS) least and greatest value of every input in training, infinite where it reads none of it; None = not
+    recorded"""
 
 
 def write_policy(path: Path, policy: PolicyFile) -> None:
@@ -116,7 +119,7 @@ def read_policy(path: Path, kind: str = MEAN_FIELD) -> PolicyFile:
     needed = N_WEIGHTS[about.kind]
     if weights.shape != (needed,) or not np.isfinite(weights).all():
         raise InputError(f"{path}: damaged: {weights.size} weights where {needed} finite ones are needed")
-    if ranges is not None and (ranges.shape != (2, encoding.N_FEATURES) or not (ranges[0] <= ranges[1]).all()):
+    if ranges is not None and (ranges.shape != (2, N_INPUTS[about.kind]) or not (ranges[0] <= ranges[1]).all()):
         raise InputError(f"{path}: damaged: the ranges of its inputs make no sense")
     own = weights[PART[kind]] if about.kind == JOINT and kind != JOINT else weights
     return PolicyFile(about, own, ranges)

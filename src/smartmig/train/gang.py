@@ -25,7 +25,7 @@ from smartmig.errors import InputError
 from smartmig.hardware.nodes import NodeCluster
 from smartmig.policy import gang_encoding
 from smartmig.policy.allocation.best_fit import BestFit
-from smartmig.policy.gang_encoding import DAY_S, N_SIZES, cells
+from smartmig.policy.gang_encoding import DAY_S, N_CLUSTER, N_SIZES, cells
 from smartmig.policy.gang_network import (
     AT_AGE,
     AT_LENT,
@@ -35,6 +35,7 @@ from smartmig.policy.gang_network import (
     AT_QUIET,
     AT_RELIEF,
     N_RULE,
+    deaf_to,
     hand_made,
 )
 from smartmig.policy.policy_file import GANG, About, PolicyFile, write_policy
@@ -179,6 +180,7 @@ class GangTrainer:
         self.search = self._stretches(self.whole)
         self.judges: dict[int, Judge] = {}
         validation = [tuning(seed) for seed in range(training.validation_seeds)]
+        validation += [squeezed(one, training.heavy) for one in validation]
         self.validation = self._stretches(validation)
         self.validators = [self._judge(one) for one in validation]
         self.rng = np.random.default_rng(training.seed)
@@ -315,7 +317,7 @@ class GangTrainer:
         }
 
     def _validate(self, weights: Floats) -> float:
-        which = range(self.training.validation_seeds)
+        which = range(len(self.validators))
         waits = self.validation.waits(which, [weights] * len(which))
         score = float(np.mean([judge.score(wait_s) for judge, wait_s in zip(self.validators, waits, strict=True)]))
         if score < self.best_score:
@@ -366,7 +368,16 @@ class GangTrainer:
             settings={**asdict(self.training), "run_times": predictor},
             scores={"validation_score": self.best_score, "rounds": float(self.iteration)},
         )
-        write_policy(path, PolicyFile(about, self.best))
+        ranges = self._ranges()
+        # A network has learned nothing of what never moved, such as a second GPU model: let it not look.
+        still = (ranges[:, :N_CLUSTER] == 0.0).all(axis=0)
+        ranges[0, :N_CLUSTER][still], ranges[1, :N_CLUSTER][still] = -np.inf, np.inf
+        write_policy(path, PolicyFile(about, deaf_to(self.best, still), ranges))
+
+    def _ranges(self) -> Floats:
+        """(2, N_OUTLINE) of what the best agents saw of the training part, as it came and squeezed."""
+        low, high = zip(*(self.search.outlines(at, self.best) for at in (0, len(self.whole) // 2)), strict=True)
+        return np.stack([np.min(low, axis=0), np.max(high, axis=0)])
 
 
 def _standard(gain: Floats) -> Tensor:

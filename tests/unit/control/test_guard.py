@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from smartmig.control.guard import GuardMemory, GuardRules, allowed, check, drift
+from smartmig.errors import InputError
 from smartmig.types import (
     Action,
     ClusterState,
@@ -199,21 +200,38 @@ def test_guard__limits_cuts_and_attempts_by_the_hour() -> None:
 
 
 def test_drift__is_told_by_the_worst_input() -> None:
-    low, high = np.zeros(3), np.array([1.0, 2.0, 0.0])
-    assert drift(np.array([0.5, 1.0, 0.0]), (low, high), 0.5) == ""
-    assert drift(np.array([1.5, 2.9, 0.05]), (low, high), 0.5) == ""
-    said = drift(np.array([1.7, 9.0, 0.0]), (low, high), 0.5)
+    ranges = {"mig": (np.zeros(3), np.array([1.0, 2.0, 0.0]))}
+
+    def told(*numbers: float, world: str = "mig") -> str:
+        return drift({world: np.array(numbers)}, ranges, 0.5)
+
+    assert told(0.5, 1.0, 0.0) == told(1.5, 2.9, 0.05) == ""
+    said = told(1.7, 9.0, 0.0)
     assert said.startswith("2 of 3 inputs lie outside")
     assert "input 1 is 9" in said
-    assert "not finite" in drift(np.array([np.nan, 0.0, 0.0]), None, 0.5)
-    assert drift(None, (low, high), 0.5) == ""
+    assert told(1.7, 9.0, 0.0, world="gang") == "", "nothing is known of that world"
+    assert "not finite" in told(np.nan, 0.0, 0.0, world="gang")
+    assert drift({}, ranges, 0.5) == ""
+
+
+def test_drift__what_a_network_does_not_read_may_be_anything() -> None:
+    ranges = {"gang": (np.array([-np.inf, 0.0]), np.array([np.inf, 1.0]))}
+    assert drift({"gang": np.array([1e9, 0.5])}, ranges, 0.5) == ""
+    assert "1 of 2 inputs" in drift({"gang": np.array([1e9, 5.0])}, ranges, 0.5)
 
 
 def test_guard__drift_costs_the_whole_plan() -> None:
     plan = (start("one", Share("a", 1)),)
-    verdict = check(plan, WHOLE, GuardMemory(), RULES, np.array([5.0]), (np.zeros(1), np.ones(1)))
+    ranges = {"gang": (np.zeros(1), np.ones(1))}
+    verdict = check(plan, WHOLE, GuardMemory(), RULES, {"gang": np.array([5.0])}, ranges)
     assert verdict.plan == ()
     assert "outside what the policy was trained on" in verdict.fallback
+
+
+@pytest.mark.parametrize("margin", [-0.1, float("nan")])
+def test_rules__that_make_no_sense_are_one_sentence(margin: float) -> None:
+    with pytest.raises(InputError, match="the guard's drift_margin must be at least 0"):
+        GuardRules(drift_margin=margin)
 
 
 def test_starvation__nobody_waits_for_a_job_that_cannot_be_helped() -> None:

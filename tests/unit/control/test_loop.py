@@ -257,7 +257,7 @@ def test_drift__of_a_learned_policy_brings_the_fallback(tmp_path: Path) -> None:
     day = DiurnalDay(multiplier=6).jobs(0)
     loop, _ = mig_loop(tmp_path, day, names=PolicyNames(repartition="mean-field"))
     n = 58
-    loop.pilot.ranges = (np.full(n, 100.0), np.full(n, 101.0))
+    loop.pilot.ranges = {"mig": (np.full(n, 100.0), np.full(n, 101.0))}
     for _ in range(5):
         loop.source.wait(1e9)
         turn = loop.step()

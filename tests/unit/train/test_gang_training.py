@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from live_cluster import gang_loop
+from smartmig.cli.live_policy import PolicyNames, trained_ranges
 from smartmig.errors import InputError
 from smartmig.gang_scenario import GangPolicySpec
 from smartmig.hardware.nodes import parse_nodes
@@ -72,6 +74,35 @@ def test_training__finds_agents_that_beat_shortest_request_first(tmp_path: Path)
     )
     assert learned < 0.8 * sjf
     assert {"train_score", "selector_kl", "allocator_kl"} <= set(mine.curve[-1])
+
+
+def test_training__writes_down_what_the_agents_saw(tmp_path: Path) -> None:
+    """A live guard lets them decide about such jobs, and about no others."""
+    mine, names = tmp_path / "mine.npz", {"id": "learned", "policy_file": str(tmp_path / "mine.npz")}
+    trainer(replace(SMALL, predictor=True)).export(mine, "smartmig train gang", "4x4")
+    chosen = PolicyNames(selection=names, allocation=names)
+    ranges = trained_ranges(chosen.policy(("gang",)))
+    low, high = ranges["gang"]
+    assert ((low < high) & (low < 0.5) & (high > 0.5)).sum() > 20
+    assert np.isinf(low[9:36]).all(), "the nodes of other GPU models are not looked at"
+
+    def fallbacks(jobs: GangJobs, folder: str) -> list[str]:
+        (tmp_path / folder).mkdir()
+        loop, _ = gang_loop(tmp_path / folder, jobs, "4x4", names=chosen)
+        loop.pilot.ranges = ranges
+        found = []
+        for _ in range(60):
+            assert loop.source.wait(1e9)
+            turn = loop.step()
+            assert turn is not None
+            found.append(turn.judged.fallback)
+        loop.journal.close()
+        return found
+
+    assert set(fallbacks(crowd(7), "usual")) == {""}
+    large = crowd(7)
+    large.n_gpus[5:] = 16
+    assert any("inputs lie outside what the policy was trained on" in why for why in fallbacks(large, "large"))
 
 
 def test_training__stopped_and_resumed_gives_the_same_agents(tmp_path: Path) -> None:

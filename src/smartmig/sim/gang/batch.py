@@ -19,11 +19,12 @@ from smartmig.hardware.nodes import NodeCluster
 from smartmig.policy.allocation.learned import Learned as LearnedAllocation
 from smartmig.policy.allocation.learned import allocator_knobs, score
 from smartmig.policy.allocation.rule import Kernels
+from smartmig.policy.gang_encoding import AT_OLDEST, N_OUTLINE, NOT_LOOKED, outline
 from smartmig.policy.gang_files import HAND_MADE
 from smartmig.policy.gang_view import State
 from smartmig.policy.run_times import RunTimes
+from smartmig.policy.selection.learned import AT_SCORES, AT_SEEN, selector_knobs
 from smartmig.policy.selection.learned import Learned as LearnedSelection
-from smartmig.policy.selection.learned import selector_knobs
 from smartmig.policy.view import Kernel
 from smartmig.sim.gang.explore import (
     AT_KIND_TAPE,
@@ -35,7 +36,7 @@ from smartmig.sim.gang.explore import (
     explore_prepare,
     explore_select,
 )
-from smartmig.sim.gang.kernel import FINISHED, engine
+from smartmig.sim.gang.kernel import FINISHED, PAUSED, engine
 from smartmig.sim.gang.run import compiled
 from smartmig.sim.gang.world import Backfill, GangPolicy, build_jobs, build_world, fresh_state
 from smartmig.types import Floats, GangJobs, Ints
@@ -43,6 +44,8 @@ from smartmig.types import Floats, GangJobs, Ints
 T = TypeVar("T")
 
 NO_PAUSE = 1 << 62
+LOOK_EVERY = 5
+"""events between two looks at what the agents see"""
 POLICY = GangPolicy(LearnedSelection(HAND_MADE), LearnedAllocation(HAND_MADE), Backfill.easy)
 
 
@@ -120,6 +123,25 @@ class Stretches:
             return waited
 
         return self._map(one, which, range(len(candidates)))
+
+    def outlines(self, at: int, weights: Floats) -> Floats:
+        """(2, N_OUTLINE) least and greatest of what deciding agents see in a stretch, looking every few events."""
+        selection = selector_knobs(weights, *self.guard)
+        world = self.world._replace(selection_knobs=selection, allocation_knobs=allocator_knobs(weights))
+        arrays = self.arrays[at]
+        state = fresh_state(world, arrays)
+        seen, numbers = selection[AT_SEEN:AT_SCORES], np.zeros(N_OUTLINE)
+        low, high = np.full(N_OUTLINE, np.inf), np.full(N_OUTLINE, -np.inf)
+        status = PAUSED
+        while status == PAUSED:
+            seen[AT_OLDEST] = NOT_LOOKED
+            status = self.decide(world, arrays, state, int(state.now["n_events"][0]) + LOOK_EVERY)
+            if outline(seen, numbers):
+                np.minimum(low, numbers, out=low)
+                np.maximum(high, numbers, out=high)
+        if status != FINISHED:
+            raise SimulationError("the agents leave jobs waiting for ever")
+        return np.stack([low, high])
 
     def _run(self, go_on: Kernel, at: int, selection: Floats, allocation: Floats) -> State:
         world = self.world._replace(selection_knobs=selection, allocation_knobs=allocation)
