@@ -74,6 +74,11 @@ class Decider:
             memory = remembered(memory, state)
         return Decision(plan, memory, wake_s, inputs)
 
+    def handed_over(self) -> None:
+        """The last plan is on its way: get ready for what comes next, while nobody waits."""
+        if self.gang is not None:
+            self.gang.handed_over()
+
     def applied(self, state: ClusterState, memory: Memory, keys: Collection[JobKey]) -> Memory:
         """What to remember when these starts of a decision were carried out."""
         half_life_s = self.policy.gang.selection.usage_half_life_s if self.policy.gang is not None else 0.0

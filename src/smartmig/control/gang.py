@@ -85,6 +85,7 @@ class GangDecider:
         self._unknown: dict[tuple[str, int], JobRequest] = {}
         self._numbers = np.zeros(0, dtype=np.int64)
         self._last = self._left = NOBODY
+        self._started: list[int] = []
 
     def decide(self, state: ClusterState, memory: Memory) -> tuple[list[Start], Memory, float, Floats | None]:
         """Starts, what to remember, when to ask again though nothing happens (inf: never), what a learned selection
@@ -98,7 +99,7 @@ class GangDecider:
             raise SimulationError(f"{type(self.policy.selection).__name__} chose a job that is not in the queue")
         started, shares = _starts(laid)
         starts = [Start(laid.requests[row].key, own) for row, own in zip(started, shares, strict=True)]
-        self._expect([row - laid.n_running for row in started])
+        self._left, self._started = self._last, [row - laid.n_running for row in started]
         guarded_s = float(laid.state.now["guarded_s"][0])
         if guarded_s != memory.guarded_s:
             memory = replace(memory, guarded_s=guarded_s)
@@ -124,6 +125,7 @@ class GangDecider:
         if self.table.forget(len(queue) + len(requests)):
             self._classes.clear()
             self._last = self._left = NOBODY
+        self._started = []
         self._last = Known(queue, self._queue_rows(queue))
         rows = np.concatenate([self.table.rows(requests), self._last.rows])
         classes, desk = self._classes_of(state, nodes, rows)
@@ -172,16 +174,13 @@ class GangDecider:
                 return np.concatenate([known.rows, self.table.rows(queue[n:])])
         return self.table.rows(queue)
 
-    def _expect(self, started: list[int]) -> None:
-        """The next queue is probably this one without those."""
-        if not started:
-            self._left = self._last
-            return
+    def handed_over(self) -> None:
+        """What was started is on its way: the next queue is probably the last one without it."""
         queue, stays = self._last.queue.copy(), np.ones(self._last.rows.size, dtype=np.bool_)
-        for row in sorted(started, reverse=True):
+        for row in sorted(self._started, reverse=True):
             del queue[row]
-        stays[started] = False
-        self._left = Known(queue, self._last.rows[stays])
+        stays[self._started] = False
+        self._left, self._started = Known(queue, self._last.rows[stays]), []
 
     def _user_numbers(self, world: World, memory: Memory) -> Ints:
         """(n_users,) of the table's users, as the engine numbers them."""

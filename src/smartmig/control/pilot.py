@@ -88,6 +88,7 @@ class Pilot:
     def handed_over(self, state: ClusterState, plan: Plan) -> None:
         """The plan goes to the cluster now."""
         self.guard_memory = allowed(self.guard_memory, plan, state)
+        self.decider.handed_over()
 
     def carried_out(self, state: ClusterState, keys: Collection[JobKey]) -> None:
         """These starts, decided about that state, were accepted."""
