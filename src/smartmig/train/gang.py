@@ -180,7 +180,6 @@ class GangTrainer:
         self.search = self._stretches(self.whole)
         self.judges: dict[int, Judge] = {}
         validation = [tuning(seed) for seed in range(training.validation_seeds)]
-        validation += [squeezed(one, training.heavy) for one in validation]
         self.validation = self._stretches(validation)
         self.validators = [self._judge(one) for one in validation]
         self.rng = np.random.default_rng(training.seed)
@@ -317,7 +316,7 @@ class GangTrainer:
         }
 
     def _validate(self, weights: Floats) -> float:
-        which = range(len(self.validators))
+        which = range(self.training.validation_seeds)
         waits = self.validation.waits(which, [weights] * len(which))
         score = float(np.mean([judge.score(wait_s) for judge, wait_s in zip(self.validators, waits, strict=True)]))
         if score < self.best_score:
