@@ -11,7 +11,8 @@ import pytest
 import sqlalchemy as sa
 
 from live_cluster import again, gang_loop, mig_loop, turn_all
-from smartmig.cli.live_policy import PolicyNames
+from smartmig.adapters.simulated.feed import made_up_gangs
+from smartmig.cli.live_policy import PolicyNames, trained_ranges
 from smartmig.control import in_flight
 from smartmig.control.decide import Decider
 from smartmig.control.effect import estimated, measured
@@ -264,6 +265,27 @@ def test_drift__of_a_learned_policy_brings_the_fallback(tmp_path: Path) -> None:
         assert turn is not None
         assert "outside what the policy was trained on" in turn.judged.fallback
     loop.journal.close()
+
+
+@pytest.mark.parametrize("goal", ["slowdown", "wait"])
+def test_drift__shipped_agents_decide_on_usual_days_and_not_in_a_flood(tmp_path: Path, goal: str) -> None:
+    learned = {"id": "learned", "policy_file": goal}
+    names = PolicyNames(selection=learned, allocation=learned)
+    jobs = made_up_gangs(64, 8, 0.8, seed=1)
+    flood = replace(jobs, submit_s=np.zeros(len(jobs)), n_gpus=np.full(len(jobs), 2))
+    for arriving, drifts in ((jobs, False), (flood, True)):
+        folder = tmp_path / str(drifts)
+        folder.mkdir()
+        loop, _ = gang_loop(folder, arriving, "8x8", names=names)
+        loop.pilot.ranges = trained_ranges(names.policy(("gang",)))
+        why = set()
+        for _ in range(40):
+            assert loop.source.wait(1e9)
+            turn = loop.step()
+            assert turn is not None
+            why.add(turn.judged.fallback)
+        loop.journal.close()
+        assert any("outside what the policy was trained on" in one for one in why) == drifts
 
 
 def test_mean_field__cuts_cards_beside_running_work(tmp_path: Path) -> None:
