@@ -112,7 +112,8 @@ def drift(inputs: Inputs, ranges: Ranges, margin: float) -> str:
 
 def _outside(features: Floats, low: Floats, high: Floats, margin: float) -> str:
     # Inputs that never moved in training still get some room: rounding, one job more.
-    room = margin * (high - low) + 0.1
+    with np.errstate(invalid="ignore"):  # 0 x inf is nan, beyond which nothing lies: as it should be
+        room = margin * (high - low) + 0.1
     outside = np.flatnonzero((features < low - room) | (features > high + room))
     if not outside.size:
         return ""

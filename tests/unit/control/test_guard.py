@@ -218,6 +218,9 @@ def test_drift__what_a_network_does_not_read_may_be_anything() -> None:
     ranges = {"gang": (np.array([-np.inf, 0.0]), np.array([np.inf, 1.0]))}
     assert drift({"gang": np.array([1e9, 0.5])}, ranges, 0.5) == ""
     assert "1 of 2 inputs" in drift({"gang": np.array([1e9, 5.0])}, ranges, 0.5)
+    assert "1 of 2 inputs" in drift({"gang": np.array([1e9, 1.2])}, ranges, 0.0)
+    still = {"gang": (np.zeros(2), np.array([0.0, 1.0]))}
+    assert drift({"gang": np.array([1e9, 5.0])}, still, math.inf) == "", "whoever wants no such check"
 
 
 def test_guard__drift_costs_the_whole_plan() -> None:
