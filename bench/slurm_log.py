@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -33,30 +34,32 @@ class Row:
     detail: str
 
 
+def written(rig: SlurmRig) -> Iterator[tuple[float, str]]:
+    """When slurmctld wrote a line into its log, and the line."""
+    for line in (rig.log / "slurmctld.log").read_text(errors="replace").splitlines():
+        if (found := _LINE.match(line)) is not None:
+            yield datetime.fromisoformat(found[1]).timestamp(), found[2]
+
+
 def controller_log(rig: SlurmRig) -> tuple[dict[str, float], list[tuple[str, str, float]]]:
     """(when each job was submitted; job, node and time of each start), as slurmctld wrote them."""
     submitted: dict[str, float] = {}
     started = []
-    for line in (rig.log / "slurmctld.log").read_text(errors="replace").splitlines():
-        found = _LINE.match(line)
-        if found is None:
-            continue
-        at_s = datetime.fromisoformat(found[1]).timestamp()
-        if (start := _ALLOCATED.search(found[2])) is not None:
+    for at_s, line in written(rig):
+        if (start := _ALLOCATED.search(line)) is not None:
             started.append((start[1] or start[3], start[2] or start[4], at_s))
-        elif (submit := _SUBMITTED.search(found[2])) is not None:
+        elif (submit := _SUBMITTED.search(line)) is not None:
             submitted[submit[1]] = at_s
     return submitted, started
 
 
 def queued_again(rig: SlurmRig) -> dict[str, list[float]]:
-    """When slurmctld put each job back into the queue of its own accord: its node never ran it, or ran what a killed
-    controller had forgotten."""
+    """When slurmctld put each job back into the queue. A plan of smartmig's that stops a job does that, too; its guard
+    lets none pass here."""
     times: dict[str, list[float]] = {}
-    for line in (rig.log / "slurmctld.log").read_text(errors="replace").splitlines():
-        found = _LINE.match(line)
-        if found is not None and (job := _QUEUED_AGAIN.match(found[2])) is not None:
-            times.setdefault(job[1], []).append(datetime.fromisoformat(found[1]).timestamp())
+    for at_s, line in written(rig):
+        if (job := _QUEUED_AGAIN.match(line)) is not None:
+            times.setdefault(job[1], []).append(at_s)
     return times
 
 
