@@ -75,6 +75,18 @@ def turn_all(loop: Loop, cluster: SimulatedCluster, most: int = 10_000) -> None:
     assert not cluster.running
 
 
+def fallbacks(loop: Loop, n_turns: int) -> set[str]:
+    """Why a plain rule decided in these turns; empty text: the policy did."""
+    why = set()
+    for _ in range(n_turns):
+        assert loop.source.wait(1e9)
+        turn = loop.step()
+        assert turn is not None
+        why.add(turn.judged.fallback)
+    loop.journal.close()
+    return why
+
+
 def again(place: str, names: PolicyNames, worlds: tuple[str, ...]) -> Replayed:
     def make(boot: dict[str, Any], memory: Any) -> Pilot:
         return Pilot(names.policy(worlds), FALLBACK.policy(worlds), GuardRules(**boot["guard"]), 0, memory)

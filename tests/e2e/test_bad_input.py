@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from commands import SMARTMIG, called_here
+from smartmig.policy.policy_file import SHIPPED
 
 HEADER = "job_id,arrive_s,deadline_s,run_1g_s,run_2g_s,run_3g_s,run_4g_s,run_7g_s"
 GOOD = "a,0,90,60,32,23,19,13"
@@ -200,6 +201,10 @@ SENTENCES = [
     Bad(f"{GANG} --selection learned --policy-file gone.npz", r"gone\.npz: no such policy file"),
     Bad(f"{GANG} --selection learned --policy-file good.csv", r"good\.csv: not a policy file"),
     Bad(f"{GANG} --selection learned:guard_s=0", "learned.guard_s must be above 0"),
+    Bad(f"train ranges {SHIPPED / 'gang-wait.npz'}", "whole GPUs get their ranges from `smartmig train gang`"),
+    Bad("train ranges gone.npz", r"gone\.npz: no such policy file"),
+    Bad("serve --no-api --drift-margin -1", "the guard's drift_margin must be at least 0, got -1"),
+    Bad("serve --no-api --drift-margin nan", "the guard's drift_margin must be at least 0, got nan"),
     Bad(f"{GANG} --selection sjf-predicted:predictor=gone.npz", r"gone\.npz: no such policy file"),
     Bad("reproduce s4-table", "s4-table needs the Helios Venus trace: give its file with --trace"),
     Bad("reproduce s4-table --traces gone", "--traces: gone is no folder"),

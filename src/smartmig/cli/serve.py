@@ -66,7 +66,7 @@ def serve(
     max_wait: Annotated[float, typer.Option(min=1, help="Guard: seconds after which a waiting job goes first.")] = 7
     * 86_400.0,
     drift_margin: Annotated[
-        float, typer.Option(min=0, help="Guard: how far beyond its training a learned policy may see, in ranges.")
+        float, typer.Option(help="Guard: how far beyond its training a learned policy may see, in ranges.")
     ] = 0.5,
     seed: Annotated[int, typer.Option(min=0, help="Of the policy's own draws.")] = 0,
     turns: Annotated[int, typer.Option(min=0, help="Stop after so many turns of the loop; 0: never.")] = 0,
@@ -85,12 +85,12 @@ def serve(
     if mode not in [one.value for one in Mode]:
         raise InputError(f"--mode: got '{mode}', allowed are {', '.join(Mode)}")
     names = PolicyNames.parse(selection, allocation, backfill, placement, repartition)
+    rules = GuardRules(max_wait_s=max_wait, drift_margin=drift_margin)
     connection = open_adapter(adapter)
     settings = LoopSettings(mode=Mode(mode), period_s=period)
     first = connection.source.observe(settings.observe_timeout_s)
     worlds = worlds_of(first)
     policy, fallback = names.policy(worlds), FALLBACK.policy(worlds)
-    rules = GuardRules(max_wait_s=max_wait, drift_margin=drift_margin)
     ranges = trained_ranges(policy)
     book = Journal(journal_place(journal))
     try:

@@ -53,11 +53,11 @@ def ranges(
 
 
 def _read(path: Path) -> PolicyFile:
-    """Of whatever MIG kind it is, whole."""
-    for kind in (JOINT, MEAN_FIELD):
+    """Of whatever kind it is, whole."""
+    for kind in (JOINT, MEAN_FIELD, PRICES):
         try:
             return read_policy(path, kind)
         except InputError as error:
             if "needed is" not in str(error):
                 raise
-    return read_policy(path, PRICES)
+    raise InputError(f"{path}: not of MIG cards; agents of whole GPUs get their ranges from `smartmig train gang`")

@@ -41,7 +41,7 @@ N_WEIGHTS = {
     RUN_TIMES: N_TABLES * gang_encoding.N_CELLS,
 }
 N_INPUTS = {kind: gang_encoding.N_OUTLINE if kind == GANG else encoding.N_FEATURES for kind in N_WEIGHTS}
-"""as many have ranges"""
+"""how many numbers the ranges of each kind are about"""
 PART = {MEAN_FIELD: slice(0, n_weights()), PRICES: slice(n_weights(), n_weights() + n_price_weights())}
 """of a joint policy's weights"""
 VERSIONS = dict.fromkeys((MEAN_FIELD, PRICES, JOINT), encoding.VERSION)

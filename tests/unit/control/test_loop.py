@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from live_cluster import again, gang_loop, mig_loop, turn_all
+from live_cluster import again, fallbacks, gang_loop, mig_loop, turn_all
 from smartmig.adapters.simulated.feed import made_up_gangs
 from smartmig.cli.live_policy import PolicyNames, trained_ranges
 from smartmig.control import in_flight
@@ -259,12 +259,7 @@ def test_drift__of_a_learned_policy_brings_the_fallback(tmp_path: Path) -> None:
     loop, _ = mig_loop(tmp_path, day, names=PolicyNames(repartition="mean-field"))
     n = 58
     loop.pilot.ranges = {"mig": (np.full(n, 100.0), np.full(n, 101.0))}
-    for _ in range(5):
-        loop.source.wait(1e9)
-        turn = loop.step()
-        assert turn is not None
-        assert "outside what the policy was trained on" in turn.judged.fallback
-    loop.journal.close()
+    assert all("outside what the policy was trained on" in why for why in fallbacks(loop, 5))
 
 
 @pytest.mark.parametrize("goal", ["slowdown", "wait"])
@@ -278,13 +273,7 @@ def test_drift__shipped_agents_decide_on_usual_days_and_not_in_a_flood(tmp_path:
         folder.mkdir()
         loop, _ = gang_loop(folder, arriving, "8x8", names=names)
         loop.pilot.ranges = trained_ranges(names.policy(("gang",)))
-        why = set()
-        for _ in range(40):
-            assert loop.source.wait(1e9)
-            turn = loop.step()
-            assert turn is not None
-            why.add(turn.judged.fallback)
-        loop.journal.close()
+        why = fallbacks(loop, 40)
         assert any("outside what the policy was trained on" in one for one in why) == drifts
 
 

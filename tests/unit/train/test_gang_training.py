@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from live_cluster import gang_loop
+from live_cluster import fallbacks, gang_loop
 from smartmig.cli.live_policy import PolicyNames, trained_ranges
 from smartmig.errors import InputError
 from smartmig.gang_scenario import GangPolicySpec
@@ -86,23 +86,16 @@ def test_training__writes_down_what_the_agents_saw(tmp_path: Path) -> None:
     assert ((low < high) & (low < 0.5) & (high > 0.5)).sum() > 20
     assert np.isinf(low[9:36]).all(), "the nodes of other GPU models are not looked at"
 
-    def fallbacks(jobs: GangJobs, folder: str) -> list[str]:
+    def why(jobs: GangJobs, folder: str) -> set[str]:
         (tmp_path / folder).mkdir()
         loop, _ = gang_loop(tmp_path / folder, jobs, "4x4", names=chosen)
         loop.pilot.ranges = ranges
-        found = []
-        for _ in range(60):
-            assert loop.source.wait(1e9)
-            turn = loop.step()
-            assert turn is not None
-            found.append(turn.judged.fallback)
-        loop.journal.close()
-        return found
+        return fallbacks(loop, 60)
 
-    assert set(fallbacks(crowd(7), "usual")) == {""}
+    assert why(crowd(7), "usual") == {""}
     large = crowd(7)
     large.n_gpus[5:] = 16
-    assert any("inputs lie outside what the policy was trained on" in why for why in fallbacks(large, "large"))
+    assert any("inputs lie outside what the policy was trained on" in one for one in why(large, "large"))
 
 
 def test_training__stopped_and_resumed_gives_the_same_agents(tmp_path: Path) -> None:
