@@ -36,6 +36,20 @@ def test_sign_in__refuses_a_wrong_token_and_keeps_a_right_one_for_the_tab(page: 
     assert page.locator("#board").is_hidden()
 
 
+def test_sign_in__leaves_the_focus_where_it_was_put_while_slow_panels_load(page: Any, tokens: dict[str, str]) -> None:
+    waiting: list[Any] = []
+    page.route("**/api/v1/effect", lambda route: waiting.append(route))
+    sign_in(page, tokens["ann"])
+    playwright.expect(page.locator("#main")).to_be_focused()
+    page.get_by_role("button", name="Pause").focus()
+    page.wait_for_timeout(100)
+    with page.expect_response("**/api/v1/effect"):
+        waiting[0].continue_()
+    page.unroute("**/api/v1/effect")
+    says(page, "#effect", "job")
+    playwright.expect(page.get_by_role("button", name="Pause")).to_be_focused()
+
+
 def test_page__first_paint_comes_within_a_second(page: Any, tokens: dict[str, str]) -> None:
     sign_in(page, tokens["bob"])
     paints = []

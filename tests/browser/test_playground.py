@@ -47,6 +47,12 @@ def run(page: Any) -> None:
     page.get_by_role("progressbar", name="Progress of the run").wait_for()
 
 
+def sign_out(page: Any) -> None:
+    with page.expect_response("**/api/v1/logout"):
+        page.get_by_role("button", name="Sign out").click()
+    page.locator("#sign-in").wait_for()
+
+
 def test_playground__runs_a_wish_shows_it_and_links_it(form: Any, daemon: Daemon, tokens: dict[str, str]) -> None:
     says(form, "#status", "Nothing has been run yet")
     small(form)
@@ -83,14 +89,12 @@ def test_playground__runs_a_wish_shows_it_and_links_it(form: Any, daemon: Daemon
     report.close()
 
     address = form.url
-    form.get_by_role("button", name="Sign out").click()
+    sign_out(form)
     form.goto(address)
     sign_in(form, tokens["ann"], ".numbers")
     assert form.get_by_label("Load (multiplier)").input_value() == "1", "the form holds the run's wish"
     assert form.request.get(f"{daemon.url}/playground/{address[-10:]}/report").status == 200
-    form.get_by_role("button", name="Sign out").click()
-    form.locator("#sign-in").wait_for()
-    form.wait_for_timeout(300)
+    sign_out(form)
     assert form.request.get(f"{daemon.url}/playground/{address[-10:]}/report").status == 401
 
 

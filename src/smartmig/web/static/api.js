@@ -26,6 +26,7 @@ export const ask = async (path, wish) => {
   const about = {headers: {Authorization: `Bearer ${token.get() ?? ""}`}, signal: AbortSignal.timeout(20000)};
   if (wish !== undefined) {
     about.method = "POST";
+    about.keepalive = true; // what somebody asked for is done though the page is left
     about.headers["Content-Type"] = "application/json";
     about.body = JSON.stringify(wish);
   }

@@ -128,8 +128,6 @@ const drawResult = async () => {
   forget();
   try {
     const result = await ask(`/api/v1/playground/runs/${run.id}/result`);
-    // The report is a page of its own, which a link opens without our header.
-    ask("/api/v1/login", {}).catch(() => {});
     if (now.shown !== run.id) return;
     document.title = `${result.title} - smartmig playground`;
     const parts = result.parts.map((one, at) => part(run, one, at));
@@ -237,6 +235,8 @@ $("wish").addEventListener("submit", async (event) => {
 
 const entered = async (me) => {
   now.me = me;
+  // A report is a page of its own, which a link opens without our header; no link stands there before its cookie does.
+  await ask("/api/v1/login", {});
   $("summary").textContent = "Policies tried in simulation; the live cluster is not touched.";
   startForm(await ask("/api/v1/playground"));
   now.shown = addressed();

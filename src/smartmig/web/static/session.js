@@ -14,18 +14,22 @@ const show = (view) => {
 
 // `entered(me)` may be called again when the server has been away; `failed(error)` for what is not about the token.
 export const startSession = ({entered, left, failed}) => {
-  const enter = async (text) => {
+  let leaving = Promise.resolve();
+
+  const enter = async (text, arrive = () => {}) => {
+    await leaving; // or the cookie of whoever comes next would go with the last one's
     token.set(text);
     const me = await ask("/api/v1/who");
     show("board");
     $("token").value = $("token-error").textContent = $("alert").textContent = "";
     $("who").textContent = `${me.name}, ${me.role}`;
+    arrive(); // before what takes long is loaded: somebody may already be at a control then
     await entered(me);
   };
 
   const signOut = (why = "") => {
     // Reports are opened with a cookie; it goes with the token.
-    if (token.get() && !why) ask("/api/v1/logout", {}).catch(() => {});
+    if (token.get() && !why) leaving = ask("/api/v1/logout", {}).catch(() => {});
     token.drop();
     show("sign-in");
     $("token-error").textContent = why;
@@ -42,9 +46,10 @@ export const startSession = ({entered, left, failed}) => {
       return;
     }
     try {
-      await enter(text);
-      $("main").focus({preventScroll: true});
-      scrollTo(0, 0);
+      await enter(text, () => {
+        $("main").focus({preventScroll: true});
+        scrollTo(0, 0);
+      });
     } catch (error) {
       token.drop();
       show("sign-in");
