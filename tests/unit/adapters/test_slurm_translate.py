@@ -153,6 +153,18 @@ def test_state__unchanged_jobs_are_the_same_objects() -> None:
     assert after.running[0] is before.running[0]
 
 
+def test_state__a_job_that_begins_to_run_keeps_its_request() -> None:
+    translator = Translator("gpu", MIG)
+    (waits,) = translator.state(seen(job()), NOW_S, {})[0].queued
+    (coming,) = translator.state(seen(started(7, Share("n1", 1))), NOW_S, {})[0].running
+    record = running(7, "n1", "gpu:1(IDX:0)")
+    (runs,) = translator.state(seen(record), NOW_S, {})[0].running
+    assert coming.request is waits
+    assert runs.request is waits
+    (longer,) = translator.state(seen(replace(record, limit_min=50)), NOW_S, {})[0].running
+    assert longer.request.limit_s == 3000.0
+
+
 def test_state__slices_in_use_have_positions() -> None:
     said = running(1, "m1", "mig:1g.5gb:1", admin_comment=marks.write_start(1000, 1990.0, (Share("m1", 0, 0, 4),)))
     unsaid = running(2, "m1", "mig:1g.5gb:1", admin_comment="", tres_per_node="gres:mig:1g.5gb:1")

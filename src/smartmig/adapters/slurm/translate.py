@@ -74,6 +74,10 @@ class Read:
     moved: tuple[frozenset[str], JobRequest] | None = None
     """nodes it was sent to before, and its request without them"""
 
+    @property
+    def request(self) -> JobRequest | None:
+        return self.seat.job.request if self.seat is not None else self.waiting[0] if self.waiting else None
+
 
 class Translator:
     """Remembers what it has translated of the records that are there."""
@@ -101,7 +105,7 @@ class Translator:
         for record in seen.jobs:
             read = before.get(record.job_id)
             if read is None or read.record is not record:
-                read = self._read(record, part, nodes)
+                read = _with_request_of(read, self._read(record, part, nodes))
             self._known[record.job_id] = read
             if read.seat is not None:
                 seated.append(read.seat)
@@ -260,6 +264,14 @@ class Translator:
             except KeyError:
                 self._users[user_id] = str(user_id)
         return self._users[user_id]
+
+
+def _with_request_of(before: Read | None, now: Read) -> Read:
+    """A job that begins to run asks for what it asked before: with the same object nobody converts it again."""
+    known = before.request if before is not None else None
+    if known is not None and now.seat is not None and now.seat.job.request == known:
+        now.seat = replace(now.seat, job=replace(now.seat.job, request=known))
+    return now
 
 
 def key_of(record: JobRecord) -> JobKey:
