@@ -14,7 +14,7 @@ from smartmig.control.gang import GangDecider
 from smartmig.control.memory import Memory, begun, remembered, started
 from smartmig.control.mig import MigDecider, MigPolicy
 from smartmig.errors import InputError
-from smartmig.sim.gang.world import GangPolicy
+from smartmig.sim.gang.world import ALL, GangPolicy
 from smartmig.types import ClusterState, Floats, JobKey, Plan
 
 GANG, MIG = "gang", "mig"
@@ -53,13 +53,14 @@ class Decider:
         self.mig = MigDecider(policy.mig, seed) if policy.mig is not None else None
         self._counts = policy.mig is not None or (policy.gang is not None and policy.gang.watches_arrivals)
 
-    def decide(self, state: ClusterState, memory: Memory) -> Decision:
+    def decide(self, state: ClusterState, memory: Memory, most_starts: int = ALL) -> Decision:
+        """`most_starts`: of whole-GPU jobs; with as many, it asks for the next decision at once."""
         memory = begun(memory, state)
         plan: Plan = ()
         wake_s = math.inf
         inputs: dict[str, Floats] = {}
         if self.gang is not None:
-            starts, memory, wake_s, outline = self.gang.decide(state, memory)
+            starts, memory, wake_s, outline = self.gang.decide(state, memory, most_starts)
             plan = tuple(starts)
             if outline is not None:
                 inputs[GANG] = outline

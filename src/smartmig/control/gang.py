@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from smartmig.control.gang_lay import Desk, Fences, Moment, Past, look_up, promise, seat, starts_of, wishes_of
+from smartmig.control.gang_lay import Desk, Fences, Moment, Past, look_up, promise, seat, settle, starts_of, wishes_of
 from smartmig.control.gang_rows import Classes, GangTable, classify
 from smartmig.control.memory import EVERYBODY, Memory, Promise, charged, counted_sizes, counted_urgent
 from smartmig.control.rows import admitted
@@ -26,7 +26,7 @@ from smartmig.policy.selection.learned import AT_SCORES, AT_SEEN, Learned
 from smartmig.policy.view import Records
 from smartmig.sim.gang.kernel import BAD_CHOICE
 from smartmig.sim.gang.run import compiled
-from smartmig.sim.gang.world import GangPolicy, describe
+from smartmig.sim.gang.world import ALL, GangPolicy, describe
 from smartmig.types import (
     ClusterState,
     Floats,
@@ -83,11 +83,14 @@ class GangDecider:
         self.table = GangTable()
         self._classes: dict[Any, tuple[Classes, Desk]] = {}
         self._unknown: dict[tuple[str, int], JobRequest] = {}
+        self._shares: dict[tuple[str, int], Share] = {}
         self._numbers = np.zeros(0, dtype=np.int64)
         self._last = self._left = NOBODY
         self._started: list[int] = []
 
-    def decide(self, state: ClusterState, memory: Memory) -> tuple[list[Start], Memory, float, Floats | None]:
+    def decide(
+        self, state: ClusterState, memory: Memory, most_starts: int = ALL
+    ) -> tuple[list[Start], Memory, float, Floats | None]:
         """Starts, what to remember, when to ask again though nothing happens (inf: never), what a learned selection
         saw when it was last asked."""
         laid, memory = self.lay_out(state, memory)
@@ -95,19 +98,32 @@ class GangDecider:
             return [], memory, math.inf, None
         if self._learned:
             laid.classes.world.selection_knobs[AT_SEEN + AT_OLDEST] = NOT_LOOKED
-        if self.engine(laid.classes.world, laid.jobs, laid.state, 0) == BAD_CHOICE:
+        world = laid.classes.world if most_starts == ALL else laid.classes.world._replace(most_starts=most_starts)
+        if self.engine(world, laid.jobs, laid.state, 0) == BAD_CHOICE:
             raise SimulationError(f"{type(self.policy.selection).__name__} chose a job that is not in the queue")
-        started, shares = _starts(laid)
+        started, shares = self._starts(laid)
         starts = [Start(laid.requests[row].key, own) for row, own in zip(started, shares, strict=True)]
         self._left, self._started = self._last, [row - laid.n_running for row in started]
         guarded_s = float(laid.state.now["guarded_s"][0])
         if guarded_s != memory.guarded_s:
             memory = replace(memory, guarded_s=guarded_s)
-        wake_s = math.inf
+        wake_s = state.time_s if len(starts) == most_starts else math.inf
         if laid.classes.world.backfill == CONSERVATIVE:
             memory = replace(memory, promises=_promises(laid))
-            wake_s = float(laid.state.now["next_start_s"][0]) + memory.origin_s
+            wake_s = min(wake_s, float(laid.state.now["next_start_s"][0]) + memory.origin_s)
         return _in_shape(starts, started, state, laid), memory, wake_s, self._saw(laid.classes.world)
+
+    def _starts(self, laid: Laid) -> tuple[list[int], list[tuple[Share, ...]]]:
+        """Who was started, in the rule's order, and what each was given."""
+        names, starts, known = laid.classes.names, laid.desk.starts, self._shares
+        n_starts = starts_of(laid.jobs, laid.state, laid.n_running, starts)
+        first = starts.first[: n_starts + 1].tolist()
+        given = list(zip(starts.node[: first[-1]].tolist(), starts.n_gpus[: first[-1]].tolist(), strict=True))
+        for at, n_gpus in given:
+            if (names[at], n_gpus) not in known:
+                known[names[at], n_gpus] = Share(names[at], n_gpus)
+        parts = [known[names[at], n_gpus] for at, n_gpus in given]
+        return starts.row[:n_starts].tolist(), [tuple(parts[begin:end]) for begin, end in pairwise(first)]
 
     def _saw(self, world: World) -> Floats | None:
         if not self._learned:
@@ -218,35 +234,41 @@ class GangDecider:
     def _seats(self, state: ClusterState, nodes: tuple[NodeInfo, ...]) -> tuple[list[JobRequest], Moment]:
         """Everyone who holds whole GPUs, and where; what nobody accounts for is held for ever."""
         place_of = {node.name: at for at, node in enumerate(nodes)}
-        left = [node.n_gpus for node in nodes]
         requests: list[JobRequest] = []
-        start_s: list[float] = []
-        first, places, sizes = [0], list[int](), list[int]()
-        for job in state.running:
+        begun_s: list[float] = []
+        places, sizes, counts = list[int](), list[int](), list[int]()
+        for job in state.running:  # once: what takes time here is to find each job in memory
+            requests.append(job.request)
+            begun_s.append(job.start_s)
+            counts.append(len(job.shares))
             for share in job.shares:
-                at = place_of.get(share.node, -1)
-                if at >= 0 and 0 < share.n_gpus <= left[at]:
-                    left[at] -= share.n_gpus
-                    places.append(at)
-                    sizes.append(share.n_gpus)
-            if len(places) > first[-1]:
-                first.append(len(places))
-                requests.append(job.request)
-                start_s.append(job.start_s)
-        for at, node in enumerate(nodes):
-            unknown = left[at] - node.n_free
-            if unknown > 0:
-                who = (node.name, unknown)
-                if who not in self._unknown:
-                    self._unknown[who] = JobRequest(JobKey(f"unknown on {node.name}", 0.0), unknown)
-                places.append(at)
-                sizes.append(unknown)
-                first.append(len(places))
-                requests.append(self._unknown[who])
-                start_s.append(state.time_s)
-        away = [at for at, node in enumerate(nodes) if node.state is not NodeState.up]
-        integers = (np.array(numbers, dtype=np.int64) for numbers in (first, places, sizes, away))
-        return requests, Moment(state.time_s, np.array(start_s, dtype=float), *integers)
+                places.append(place_of.get(share.node, -1))
+                sizes.append(share.n_gpus)
+        place, n_gpus, n_parts = (np.array(numbers, dtype=np.int64) for numbers in (places, sizes, counts))
+        start_s = np.array(begun_s, dtype=float)
+        left = np.array([node.n_gpus for node in nodes], dtype=np.int64)
+        first, held = np.empty(len(counts) + 1, dtype=np.int64), np.empty(len(counts), dtype=np.int64)
+        n_jobs = settle(place, n_gpus, n_parts, left, first, held)
+        if n_jobs < len(counts):
+            held = held[:n_jobs]
+            requests, start_s = [requests[at] for at in held.tolist()], start_s[held]
+        first = first[: n_jobs + 1]
+        place, n_gpus = place[: first[-1]], n_gpus[: first[-1]]
+        unknown = left - np.array([node.n_free for node in nodes])
+        at = np.flatnonzero(unknown > 0)
+        if at.size:
+            requests += [self._unknown_holder(nodes[one].name, int(unknown[one])) for one in at.tolist()]
+            start_s = np.concatenate([start_s, np.full(at.size, state.time_s)])
+            first = np.concatenate([first, first[-1] + 1 + np.arange(at.size)])
+            place, n_gpus = np.concatenate([place, at]), np.concatenate([n_gpus, unknown[at]])
+        away = np.array([at for at, node in enumerate(nodes) if node.state is not NodeState.up], dtype=np.int64)
+        return requests, Moment(state.time_s, start_s, first, place, n_gpus, away)
+
+    def _unknown_holder(self, node: str, n_gpus: int) -> JobRequest:
+        who = (node, n_gpus)
+        if who not in self._unknown:
+            self._unknown[who] = JobRequest(JobKey(f"unknown on {node}", 0.0), n_gpus)
+        return self._unknown[who]
 
     def _classes_of(self, state: ClusterState, nodes: tuple[NodeInfo, ...], rows: Ints) -> tuple[Classes, Desk]:
         present: tuple[int, ...] = (0,)
@@ -304,16 +326,6 @@ def _parts(held: list[list[tuple[int, int]]]) -> tuple[Ints, Ints, Ints]:
     flat = [part for parts in held for part in parts]
     node, n_gpus = zip(*flat, strict=True) if flat else ((), ())
     return first, np.array(node, dtype=np.int64), np.array(n_gpus, dtype=np.int64)
-
-
-def _starts(laid: Laid) -> tuple[list[int], list[tuple[Share, ...]]]:
-    """Who was started, in the rule's order, and what each was given."""
-    names, starts = laid.classes.names, laid.desk.starts
-    n_starts = starts_of(laid.jobs, laid.state, laid.n_running, starts)
-    first = starts.first[: n_starts + 1].tolist()
-    node, n_gpus = starts.node[: first[-1]].tolist(), starts.n_gpus[: first[-1]].tolist()
-    parts = [Share(names[at], n) for at, n in zip(node, n_gpus, strict=True)]
-    return starts.row[:n_starts].tolist(), [tuple(parts[begin:end]) for begin, end in pairwise(first)]
 
 
 def _shares_of(laid: Laid, rows: list[int]) -> list[tuple[Share, ...]]:

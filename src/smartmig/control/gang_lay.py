@@ -63,6 +63,31 @@ class Starts(NamedTuple):
 
 
 @kernel
+def settle(node: Ints, n_gpus: Ints, n_parts: Ints, left: Ints, first: Ints, held: Ints) -> int:
+    """Give running jobs their parts, (node, n_gpus) one after the other and `n_parts` to each, out of what the nodes
+    have (`left`, counted down). Parts that are not there are dropped, and so are jobs without any: afterwards job
+    `held[i]` has the parts from `first[i]` on. How many those are."""
+    n_jobs = 0
+    n_kept = 0
+    part = 0
+    first[0] = 0
+    for job in range(n_parts.size):
+        for _ in range(n_parts[job]):
+            at = node[part]
+            if at >= 0 and 0 < n_gpus[part] <= left[at]:
+                left[at] -= n_gpus[part]
+                node[n_kept] = at
+                n_gpus[n_kept] = n_gpus[part]
+                n_kept += 1
+            part += 1
+        if n_kept > first[n_jobs]:
+            held[n_jobs] = job
+            n_jobs += 1
+            first[n_jobs] = n_kept
+    return n_jobs
+
+
+@kernel
 def wishes_of(table: Records, rows: Ints, present: Ints) -> None:
     """Mark the wishes that these rows have."""
     for at in range(rows.size):

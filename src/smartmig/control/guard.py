@@ -233,18 +233,21 @@ def _starving(plan: Plan, state: ClusterState, rules: GuardRules) -> JobRequest 
     """The oldest job that has waited too long, could run if all of ours were gone, and is not started now."""
     started = {action.key for action in plan if isinstance(action, Start)}
     room: _Room | None = None
+    ours: dict[str, int] = {}
     for request in state.queued:
         if state.time_s - request.key.submit_s <= rules.max_wait_s:
             break  # the queue stands by submission
         if request.key in started:
             continue
         # Nobody is to wait for one whom a limit keeps back, or for GPUs that are not ours to give.
-        room = room or _Room(state, set())
+        if room is None:
+            room = _Room(state, set())
+            ours = room.ours()
         up = [node for node in state.nodes if node.state is NodeState.up and _may_use(request, node)]
         if request.n_gpus == 0:
             could = any(node.gpus for node in up)
         else:
-            could = sum(room.free[node.name] + room.ours.get(node.name, 0) for node in up) >= request.n_gpus
+            could = sum(room.free[node.name] + ours[node.name] for node in up) >= request.n_gpus
         if could and not room.why_over_limit(request):
             return request
     return None
@@ -279,25 +282,30 @@ class _Room:
         self.node_of = {node.name: node for node in state.nodes}
         self.queued = _find(state, started)
         self.running = {job.request.key: job for job in state.running}
-        held: dict[str, int] = {}
-        self.ours: dict[str, int] = {}
-        """whole GPUs of jobs that we started, by node"""
+        held = dict.fromkeys(self.node_of, 0)
         self.busy: set[tuple[str, int, int]] = set()
         self.held_by: dict[tuple[str, str], int] = {}
         for job in state.running:
             if state.limits:
                 self._count(job.request, 1)
             for share in job.shares:
-                held[share.node] = held.get(share.node, 0) + share.n_gpus
-                if job.managed:
-                    self.ours[share.node] = self.ours.get(share.node, 0) + share.n_gpus
                 if share.n_gpus == 0:
                     self.busy.add((share.node, share.gpu, share.start))
+                elif share.node in held:
+                    held[share.node] += share.n_gpus
         for node in state.nodes:
             for gpu, card in enumerate(node.gpus):
                 self.busy |= {(node.name, gpu, start) for start in card.busy_by_others}
-        self.free = {node.name: min(node.n_free, node.n_gpus - held.get(node.name, 0)) for node in state.nodes}
+        self.free = {node.name: min(node.n_free, node.n_gpus - held[node.name]) for node in state.nodes}
         self.cut: dict[tuple[str, int], Layout] = {}
+
+    def ours(self) -> dict[str, int]:
+        """Whole GPUs of jobs that we started, by node."""
+        ours = dict.fromkeys(self.node_of, 0)
+        for job in self.state.running:
+            for share in job.shares if job.managed else ():
+                ours[share.node] = ours.get(share.node, 0) + share.n_gpus
+        return ours
 
     def _count(self, request: JobRequest, sign: int) -> None:
         if not self.state.limits:
@@ -339,11 +347,13 @@ class _Room:
         request = self.queued.get(action.key)
         if request is None:
             return f"job {job} is not in the queue, or stands twice in the plan"
-        if not action.shares or sum(share.n_gpus for share in action.shares) != request.n_gpus:
+        shares = action.shares
+        n_gpus = shares[0].n_gpus if len(shares) == 1 else sum(share.n_gpus for share in shares)
+        if not shares or n_gpus != request.n_gpus:
             return f"job {job} asks for {request.n_gpus} whole GPUs and would get another number"
-        if len(action.shares) > 1 and len({(s.node, s.gpu, s.start) for s in action.shares}) < len(action.shares):
+        if len(shares) > 1 and len({(s.node, s.gpu, s.start) for s in shares}) < len(shares):
             return f"job {job} would get the same share twice"
-        for share in action.shares:
+        for share in shares:
             why = self._why_not_share(request, share)
             if why:
                 return f"job {job}: {why}"

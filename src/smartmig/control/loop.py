@@ -25,6 +25,7 @@ from smartmig.control.switch import Mode, throw_switch
 from smartmig.control.wire import guard_memory_to_json, memory_to_json, outcomes_to_json
 from smartmig.errors import AdapterError
 from smartmig.ports import Connection
+from smartmig.sim.gang.world import ALL
 from smartmig.types import ClusterState, Outcome, Plan, Start
 
 
@@ -45,6 +46,8 @@ class LoopSettings:
     """after so many failed turns on end the cluster gets its scheduling back"""
     chunk: int = 64
     """actions handed over at a time; the kill switch comes in between"""
+    most_starts: int = 16
+    """of whole-GPU jobs in one decision: the first of hundreds that can start need not wait for the last"""
     memory_every: int = 200
     """decisions between two copies of the policy's memory in the journal"""
 
@@ -120,6 +123,8 @@ class Loop:
         self._handed: dict[int, ClusterState] = {}
         self._outcomes: deque[tuple[int, tuple[Outcome, ...], float]] = deque()
         self._wake_s = float("inf")
+        self._stumbled = False
+        """something of a plan was not carried out"""
         self._acting = threading.Lock()
         self._switching = threading.RLock()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="act")
@@ -175,27 +180,37 @@ class Loop:
             self._say("error", {"what": f"job {key.job_id} was released and did not start", "key": list(key)})
         state = in_flight.overlaid(seen, self._pending)
         self.seen = state
-        self.journal.append_state(state)
         if self.mode is Mode.observe or self.paused:
+            self.journal.append_state(state)
             self._recovered()
             self.listener("state", {"time_s": state.time_s})
             return None
         return self._decide(state)
 
     def _decide(self, state: ClusterState) -> Turn:
+        # One that is not carried out would be made again and again; and what failed would stand before all others.
+        in_charge = self.mode is Mode.act and self.in_charge and not self.killed
+        most_starts = self.settings.most_starts if in_charge and not self._stumbled else ALL
+        self._stumbled = False
         gc.disable()  # looking for garbage may take longer than deciding, and can wait that long
         began_s, cpu_s = time.perf_counter(), time.thread_time()
-        judged = self.pilot.decide(state)
-        took_s, cpu_s = time.perf_counter() - began_s, time.thread_time() - cpu_s
-        gc.enable()
+        try:
+            judged = self.pilot.decide(state, most_starts)
+        finally:
+            took_s, cpu_s = time.perf_counter() - began_s, time.thread_time() - cpu_s
+            gc.enable()
+            # Only now: the writer's thread would take turns with this one.
+            self.journal.append_state(state)
         self._wake_s = judged.wake_s
         counts = self.counts
         counts.decisions += 1
         counts.refused += len(judged.refused)
         counts.fallbacks += bool(judged.fallback)
-        acts = self.mode is Mode.act and self.in_charge and not self.killed and bool(judged.plan)
+        acts = in_charge and bool(judged.plan)
         number = counts.decisions
         body = decision_body(judged, self.mode, number, took_s, acts) | {"cpu_s": cpu_s}
+        if most_starts != ALL:
+            body["most_starts"] = most_starts
         if judged.wanted or judged.plan or judged.refused:
             self.journal.append("decision", state.time_s, body)
         else:
@@ -247,6 +262,7 @@ class Loop:
             self.counts.starts += len(started)
             self.counts.cuts += sum(hasattr(action, "layout") for action in done)
             self.counts.failed += len(outcomes) - len(done)
+            self._stumbled |= len(done) < len(outcomes)
             self._pending = in_flight.refused(self._pending, outcomes)
             self.pilot.carried_out(state, started)
             self.books.began(begun_jobs(state, done))

@@ -17,6 +17,7 @@ from smartmig.control.memory import Memory
 from smartmig.control.switch import Mode
 from smartmig.control.wire import action_to_json, plan_to_json
 from smartmig.errors import SmartmigError
+from smartmig.sim.gang.world import ALL
 from smartmig.types import SLICE_SIZES, ClusterState, JobKey, JobRequest, Plan
 
 
@@ -66,12 +67,21 @@ class Pilot:
                 decision = decider.decide(moment, Memory())
                 check(decision.plan, moment, GuardMemory(), self.rules, decision.inputs, self.ranges)
 
-    def decide(self, state: ClusterState) -> Judged:
+    def decide(self, state: ClusterState, most_starts: int = ALL) -> Judged:
+        """`most_starts`: of whole-GPU jobs; with as many, it asks for the next decision at once."""
+        memory = self.memory
+        judged = self._judge(state, memory, most_starts)
+        if most_starts != ALL and (judged.refused or judged.fallback):
+            # What the guard refuses would stand before all others for ever; and who starves may come next.
+            judged = self._judge(state, memory, ALL)
+        return judged
+
+    def _judge(self, state: ClusterState, memory: Memory, most_starts: int) -> Judged:
         wanted: Plan = ()
         wake_s = float("inf")
         checked = False
         try:
-            decision = self.decider.decide(state, self.memory)
+            decision = self.decider.decide(state, memory, most_starts)
         except (SmartmigError, ArithmeticError, LookupError, ValueError, TypeError) as error:
             verdict = Verdict((), (), f"the policy failed: {type(error).__name__}: {error}")
         else:
@@ -81,7 +91,7 @@ class Pilot:
             verdict = check(wanted, state, self.guard_memory, self.rules, decision.inputs, self.ranges)
         if not verdict.fallback:
             return Judged(wanted, verdict.plan, verdict.refused, "", wake_s, checked)
-        plain = self.fallback.decide(state, Memory())
+        plain = self.fallback.decide(state, Memory(), most_starts)
         second = check(plain.plan, state, self.guard_memory, self.rules)
         return Judged(wanted, second.plan, (*verdict.refused, *second.refused), verdict.fallback, wake_s, checked)
 

@@ -16,6 +16,7 @@ from smartmig.control.memory import Memory
 from smartmig.control.pilot import Pilot
 from smartmig.control.wire import guard_memory_from_json, memory_from_json, plan_from_json, plan_to_json
 from smartmig.errors import InputError
+from smartmig.sim.gang.world import ALL
 from smartmig.types import ClusterState, JobKey, Start
 
 MakePilot = Callable[[dict[str, Any], Memory], Pilot]
@@ -76,7 +77,7 @@ def _decide(
     report: Replayed, pilot: Pilot, state: ClusterState, record: Record, handed: dict[int, ClusterState]
 ) -> None:
     body = record.body
-    judged = pilot.decide(state)
+    judged = pilot.decide(state, int(body.get("most_starts", ALL)))
     recorded = plan_from_json(body["plan"])
     wanted = plan_from_json(body.get("wanted", body["plan"]))
     same = judged.plan == recorded and judged.wanted == wanted

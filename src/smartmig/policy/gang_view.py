@@ -96,6 +96,8 @@ class World(NamedTuple):
     """of a user's past use; 0 = not kept"""
     mix_decay: float
     """weight of the past size mix at every submission; 0 = not kept"""
+    most_starts: int
+    """of one decision pass; who it leaves behind is for another one, at once"""
     node: Records  # (n_nodes,) NODE_SPEC
     edge: Records  # (n_edges,) EDGE, by time
     selection_knobs: Floats

@@ -102,6 +102,29 @@ def test_decide__a_job_past_its_limit_still_holds_its_gpus() -> None:
         assert got["short"] == [("b", 1)]
 
 
+@pytest.mark.parametrize("backfill", ["none", "easy", "conservative"])
+def test_decider__many_starts_come_a_few_at_a_time(backfill: str) -> None:
+    policy = PolicyNames(backfill=backfill).policy(("gang",))
+    queued = tuple(job(f"{k}", 1 + k % 3, float(k), 50.0 + k) for k in range(9))
+    whole = ClusterState(100.0, NODES, queued)
+    decider, memory, state, plans = Decider(policy), Memory(), whole, []
+    while not plans or len(plans[-1]) == 2:
+        decision = decider.decide(state, memory, 2)
+        memory = decision.memory
+        plans.append(decision.plan)
+        given = {action.key: action.shares for action in decision.plan if isinstance(action, Start)}
+        assert (decision.wake_s <= 100.0) == (len(given) == 2), "whoever is left is decided about at once"
+        begun = tuple(RunningJob(one, 100.0, given[one.key]) for one in state.queued if one.key in given)
+        held = {node.name: sum(s.n_gpus for one in begun for s in one.shares if s.node == node.name) for node in NODES}
+        nodes = tuple(replace(node, n_free=node.n_free - held[node.name]) for node in state.nodes)
+        rest = tuple(one for one in state.queued if one.key not in given)
+        state = ClusterState(100.0, nodes, rest, (*state.running, *begun))
+    assert [len(plan) for plan in plans[:-1]] == [2] * (len(plans) - 1)
+    assert len(plans) > 2
+    together = [action for plan in plans for action in plan]
+    assert sorted(together, key=lambda action: action.key) == sorted(decide(whole, policy).plan, key=lambda a: a.key)
+
+
 def test_decider__forgets_nothing_it_needs_and_keeps_nothing_else() -> None:
     decider, memory = Decider(EASY), Memory()
     for at in range(30):

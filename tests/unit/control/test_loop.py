@@ -17,7 +17,9 @@ from smartmig.control import in_flight
 from smartmig.control.decide import Decider
 from smartmig.control.effect import estimated, measured
 from smartmig.control.explain import explain
+from smartmig.control.guard import GuardMemory
 from smartmig.control.journal import Journal, JournalReader, States, open_journal
+from smartmig.control.memory import Memory
 from smartmig.control.replay import finished_jobs, handed_over_since
 from smartmig.control.switch import Mode
 from smartmig.control.wire import guard_memory_from_json, guard_memory_to_json
@@ -218,6 +220,70 @@ def test_loop__does_not_ask_again_for_what_is_under_way(tmp_path: Path) -> None:
     loop.journal.close()
 
 
+MANY = make_gangs(*[(0, 1, 50, 60)] * 40)
+
+
+def test_loop__many_starts_are_handed_over_a_few_at_a_time(tmp_path: Path) -> None:
+    loop, cluster = gang_loop(tmp_path, MANY, nodes="8x8")
+    cluster.take_over()
+    cluster.advance_to(0.0)
+    most, plans = loop.settings.most_starts, []
+    while not plans or len(plans[-1]) == most:
+        turn = loop.step()
+        plans.append(turn.judged.plan)
+        assert (turn.judged.wake_s <= 0.0) == (len(plans[-1]) == most), "who is left is decided about at once"
+    assert [len(plan) for plan in plans] == [most, most, 40 - 2 * most]
+    turn_all(loop, cluster)
+    loop.journal.close()
+    assert {one.start_s for one in cluster.ended} == {0.0}
+    assert again(str(tmp_path / "journal.db"), PolicyNames(), ("gang",)).n_different == 0
+
+
+def test_loop__what_is_not_carried_out_is_decided_all_at_once(tmp_path: Path) -> None:
+    loop, cluster = gang_loop(tmp_path, MANY, nodes="8x8", mode=Mode.shadow)
+    cluster.take_over()
+    cluster.advance_to(0.0)
+    turn = loop.step()
+    assert len(turn.judged.plan) == 40
+    assert turn.judged.wake_s > 0.0, "the same would be decided again and again"
+    loop.journal.close()
+
+
+def test_loop__jobs_that_the_guard_refuses_stand_before_nobody(tmp_path: Path) -> None:
+    loop, cluster = gang_loop(tmp_path, MANY, nodes="8x8")
+    cluster.take_over()
+    cluster.advance_to(0.0)
+    first = [action.key for action in Decider(loop.pilot.decider.policy).decide(loop.source.observe(5), Memory()).plan]
+    tired = GuardMemory(attempts=dict.fromkeys(first[:20], (0.0,) * loop.pilot.rules.max_attempts_h))
+    loop.pilot.guard_memory = tired
+    turn = loop.step()
+    assert {action.key for action in turn.judged.plan} == set(first[20:])
+    assert len(turn.judged.refused) == 20
+    loop.journal.close()
+
+
+class Stubborn(Deaf):
+    """A cluster that takes none of the first jobs."""
+
+    def apply(self, plan: Any, timeout_s: float) -> tuple[Outcome, ...]:
+        takes = [action for action in plan if int(action.key.job_id) >= 20]
+        done = {outcome.action.key: outcome for outcome in self.inner.apply(tuple(takes), timeout_s)}
+        return tuple(done.get(action.key, Outcome(action, False, "not now")) for action in plan)
+
+
+def test_loop__jobs_that_the_cluster_refuses_stand_before_nobody(tmp_path: Path) -> None:
+    loop, cluster = gang_loop(tmp_path, MANY, nodes="8x8")
+    loop.actuator = Stubborn(loop.actuator)
+    cluster.take_over()
+    cluster.advance_to(0.0)
+    for _ in range(2):
+        loop.step()
+    assert len(cluster.running) == 20
+    assert loop.step().judged.wake_s > 0.0, "a cluster that refuses is not asked without a pause"
+    loop.journal.close()
+    assert again(str(tmp_path / "journal.db"), PolicyNames(), ("gang",)).n_different == 0
+
+
 def test_loop__nothing_is_done_that_is_not_written(tmp_path: Path) -> None:
     loop, cluster = gang_loop(tmp_path, JOBS)
     loop.journal.sync(30)
@@ -252,6 +318,21 @@ def test_fallback__decides_when_the_policy_fails(tmp_path: Path) -> None:
     assert loop.counts.fallbacks == loop.counts.decisions
     bodies = [record.body for record in open_journal(str(tmp_path / "journal.db")).records(kinds=("decision",))]
     assert all("broken rule" in body["fallback"] for body in bodies if body["plan"])
+
+
+def test_loop__what_was_seen_is_written_though_deciding_breaks_the_loop(tmp_path: Path) -> None:
+    loop, cluster = gang_loop(tmp_path, JOBS)
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("a defect")
+
+    loop.pilot.decide = fail  # type: ignore[method-assign, assignment]
+    cluster.take_over()
+    cluster.advance_to(0.0)
+    with pytest.raises(RuntimeError, match="a defect"):
+        loop.step()
+    loop.journal.close()
+    assert "state" in [record.kind for record in open_journal(str(tmp_path / "journal.db")).records()]
 
 
 def test_drift__of_a_learned_policy_brings_the_fallback(tmp_path: Path) -> None:

@@ -273,6 +273,7 @@ def decide(world: World, jobs: JobArrays, state: State) -> None:
     """
     now_s = state.now[0].time_s
     state.now[0].reserved = -1
+    n_left = world.most_starts
     if world.backfill == CONSERVATIVE:
         if state.now[0].replan:
             plan_afresh(world, jobs, state)
@@ -288,15 +289,16 @@ def decide(world: World, jobs: JobArrays, state: State) -> None:
                 place(world, jobs, state, job)
                 keep_parts(state, job)
                 shift_parts(jobs, state, job, 1)
-            if state.job[job].begin_s <= now_s:
+            if state.job[job].begin_s <= now_s and n_left > 0:
                 begin(world, jobs, state, job)
+                n_left -= 1
             else:
                 state.now[0].next_start_s = min(state.now[0].next_start_s, state.job[job].begin_s)
         return
     n_free = 0
     for model in range(world.n_models):
         n_free += state.room[0, model].total
-    while n_free > 0 and state.now[0].n_waiting > 0:
+    while n_free > 0 and state.now[0].n_waiting > 0 and n_left > 0:
         job = rule_select(world, jobs, state)
         if job < 0:
             break
@@ -309,6 +311,7 @@ def decide(world: World, jobs: JobArrays, state: State) -> None:
             keep_parts(state, job)
             begin(world, jobs, state, job)
             n_free -= jobs.spec[job].n_gpus
+            n_left -= 1
         elif world.backfill == EASY and state.now[0].reserved < 0:
             if find_reservation(world, jobs, state, job):
                 place(world, jobs, state, job)

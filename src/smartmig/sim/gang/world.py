@@ -35,6 +35,8 @@ from smartmig.policy.selection.rule import SelectionRule
 from smartmig.types import Floats, GangJobs, Ints
 
 MAX_MODELS = 60
+ALL = 1 << 62
+"""In `World.most_starts`: no limit."""
 
 
 class Backfill(StrEnum):
@@ -96,6 +98,7 @@ def build_world(cluster: NodeCluster, policy: GangPolicy) -> World:
         n_switches=len(switches),
         usage_half_life_s=float(policy.selection.usage_half_life_s),
         mix_decay=float(0.5 ** (1 / half_life)) if half_life > 0 else 0.0,
+        most_starts=ALL,
         node=node,
         edge=np.array(edges, dtype=EDGE),
         selection_knobs=np.array(policy.selection.knobs() or (0.0,), dtype=float),
