@@ -23,7 +23,7 @@ from slurm_site import Site, slurm_site
 from bench.measure import Outcome
 from bench.meter import Meter
 from bench.slurm_burst import burst
-from bench.slurm_log import Row, controller_log, decision_row, journal, submit, warm
+from bench.slurm_log import Row, clock_row, controller_log, decision_row, journal, submit, warm
 from smartmig.adapters.slurm import Slurm
 from smartmig.adapters.slurm.libslurm import LibSlurm, load_shim
 from smartmig.adapters.slurm.paths import Installed
@@ -150,7 +150,7 @@ def flow_of(rig: SlurmRig, n_jobs: int) -> Flow:
 def rate_through(gpus_per_node: int, n_jobs: int) -> tuple[Flow, Flow, float, Row]:
     """(Slurm's own flow, ours, starts accepted a second while some were handed over, decisions): jobs that end at once
     out of a full queue."""
-    with slurm_site(RigSpec(n_gpu_nodes=8, n_mig_nodes=0, gpus_per_node=gpus_per_node)) as site:
+    with slurm_site(RigSpec(n_gpu_nodes=8, n_mig_nodes=0, gpus_per_node=gpus_per_node, apart=True)) as site:
         prefer_controller(site.rig)
         warm(site)
         site.stop()
@@ -179,7 +179,7 @@ def rate() -> list[Row]:
     rows = []
     for gpus_per_node in (32, 4):
         own, ours, accepted, decision = rate_through(gpus_per_node, n_jobs)
-        backfill = own_flow(RigSpec("backfill", TUNED, 8, 0, gpus_per_node), N_OWN)
+        backfill = own_flow(RigSpec("backfill", TUNED, 8, 0, gpus_per_node, apart=True), N_OWN)
         n_gpus = 8 * gpus_per_node
         most = (os.cpu_count() or 1) * 1e3 / sum(ours.cpu_ms)
         load = " ".join(f"{load:.0f}" for load in os.getloadavg())
@@ -191,6 +191,24 @@ def rate() -> list[Row]:
             Row(f"jobs RUNNING, {name}", ours.per_s, "1/s", ">= 100", ours.per_s >= 100, detail),
             decision,
         ]
+    return rows
+
+
+def by_the_clock() -> list[Row]:
+    """What a decision takes where nobody takes smartmig's core away: job launches do on two cores, so it goes before
+    them here. They are slower for it; how many jobs are RUNNING a second is measured in `rate`."""
+    rows = []
+    for gpus_per_node in (4, 32):
+        with slurm_site(RigSpec(n_gpu_nodes=8, n_mig_nodes=0, gpus_per_node=gpus_per_node, apart=True)) as site:
+            site.stop()
+            site.idle(120)
+            site.ahead = ("chrt", "-r", "1")
+            site.off_file.unlink()
+            submit(site.rig, ["--gres=gpu:1 @"] * N_OURS, "#!/bin/true\n")
+            site.start()
+            site.rig.wait(lambda rig=site.rig: len(controller_log(rig)[1]) >= N_OURS, 300, site.tail())
+            site.stop()
+            rows.append(clock_row(site, f"up to {N_OURS:,} jobs queued, {8 * gpus_per_node} GPUs"))
     return rows
 
 
@@ -248,6 +266,7 @@ PARTS: dict[str, Callable[[], list[Row]]] = {
     "slurm-kick": lambda: [latency(kick=True)],
     "slurm-plain": lambda: [latency(kick=False)],
     "slurm-rate": rate,
+    "slurm-clock": by_the_clock,
     "slurm-own": against_slurm,
     "slurm-burst": burst,
 }

@@ -27,8 +27,13 @@ USER = "nobody"
 FAKE_GPUS = "/dev/null,/dev/zero,/dev/full,/dev/random"
 """Slurm only asks that a GPU's file is a device."""
 
+FAKE_CPUS = "numanode:1 core:32 pu:1"
+"""As fake as the GPUs; each job's shepherd would otherwise read the machine's own out of a hundred files."""
+
 GPUS_PER_NODE = 4
 PARTITION = "gpu"
+MEMORY_BYTES = 1 << 30
+"""free, for a rig to lie in memory"""
 WAIT_S = 120.0
 """A machine that is busy with other things is slow; only what never happens takes so long."""
 
@@ -58,6 +63,8 @@ class RigSpec:
     gpus_per_node: int = GPUS_PER_NODE
     cred_expire_s: int = 5
     """a launch later than this is refused by the node; and a job that is queued again waits for so long"""
+    apart: bool = False
+    """each node sees its own processes only, as on a machine of its own; a node that is killed takes its jobs along"""
     extra: str = ""
     """further lines of slurm.conf"""
 
@@ -67,7 +74,7 @@ class SlurmRig:
 
     def __init__(self, spec: RigSpec | None = None) -> None:
         self.spec = spec or RigSpec()
-        self.folder = Path(tempfile.mkdtemp(prefix="smartmig-slurm-", dir="/tmp"))
+        self.folder = Path(tempfile.mkdtemp(prefix="smartmig-slurm-", dir=_in_memory()))
         self.folder.chmod(0o755)
         self.etc, self.log, self.jobs = self.folder / "etc", self.folder / "log", self.folder / "jobs"
         for name in ("etc", "log", "jobs", "run", "state", "spool", "dev"):
@@ -80,6 +87,7 @@ class SlurmRig:
         for path in (self.folder, *self.folder.rglob("*")):
             os.chown(path, account.pw_uid, account.pw_gid)
         self.env = {**os.environ, "SLURM_CONF": str(self.conf), "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
+        self.env["HWLOC_SYNTHETIC"] = FAKE_CPUS
         for name in [name for name in self.env if name.startswith(("SLURM_", "SBATCH_")) and name != "SLURM_CONF"]:
             del self.env[name]
 
@@ -102,7 +110,7 @@ class SlurmRig:
             f"StateSaveLocation={base}/state",
             f"SlurmdSpoolDir={base}/spool/%n",
             f"SlurmctldPidFile={base}/run/slurmctld.pid",
-            f"SlurmdPidFile={base}/run/slurmd-%n.pid",
+            f"SlurmdPidFile={base}/run/{'own-' if spec.apart else ''}slurmd-%n.pid",
             f"SlurmctldLogFile={base}/log/slurmctld.log",
             f"SlurmdLogFile={base}/log/slurmd-%n.log",
             "ProctrackType=proctrack/pgid",
@@ -155,9 +163,28 @@ class SlurmRig:
         self.call(munged)
         self.start_controller()
         for name in self.nodes:
-            self.call(["slurmd", "-f", str(self.conf), "-N", name])
+            if self.spec.apart:
+                self._start_apart(name)
+            else:
+                self.call(["slurmd", "-f", str(self.conf), "-N", name])
         self.wait(lambda: len(self.node_states()) == self.n_nodes and set(self.node_states().values()) == {"idle"})
         return self
+
+    def _start_apart(self, name: str) -> None:
+        """The shell is the first process there: it collects the shepherds of jobs that ended."""
+        account = pwd.getpwnam(USER)
+        command = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "setpriv", "--clear-groups"]
+        command += [f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}"]
+        command += ["sh", "-c", 'slurmd -D -f "$0" -N "$1" & wait', str(self.conf), name]
+        none = subprocess.DEVNULL
+        outer = subprocess.Popen(command, env=self.env, cwd=self.folder, stdin=none, stdout=none, stderr=none).pid
+
+        def daemon() -> int:
+            shell = _child(outer)
+            return _child(shell) if shell else 0
+
+        self.wait(lambda: daemon() != 0)
+        (self.folder / "run" / f"slurmd-{name}.pid").write_text(str(daemon()))
 
     def start_controller(self) -> None:
         self.call(["slurmctld", "-f", str(self.conf)])
@@ -178,14 +205,10 @@ class SlurmRig:
         """A node daemon that cannot reach its controller ignores SIGTERM, so it goes first, and -9 ends the rest."""
         pids = [pid for name in self.nodes if (pid := self._pid(f"slurmd-{name}")) is not None]
         pids += [pid for name in ("slurmctld", "munged") if (pid := self._pid(name)) is not None]
-        pids = self._stepds() + pids
         for with_signal, patience_s in ((signal.SIGTERM, 2.0), (signal.SIGKILL, 2.0)):
-            for pid in pids:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, with_signal)
-            end_s = time.monotonic() + patience_s
-            while any(map(_alive, pids)) and time.monotonic() < end_s:
-                time.sleep(0.02)
+            _end(pids, with_signal, patience_s)
+        while left := self._left_behind():
+            _end(left, signal.SIGKILL, 2.0)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def __enter__(self) -> SlurmRig:
@@ -211,13 +234,13 @@ class SlurmRig:
             return None
         return pid if _alive(pid) else None
 
-    def _stepds(self) -> list[int]:
-        """Job shepherds of this rig: children of its node daemons' spool folders."""
+    def _left_behind(self) -> list[int]:
+        """Whatever still works inside the rig's folder: shepherds of jobs, which outlive their node daemon."""
         found = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
                 with contextlib.suppress(OSError):
-                    if b"slurmstepd" in (entry / "cmdline").read_bytes() and str(self.folder) in _environment(entry):
+                    if str(self.folder) in str((entry / "cwd").readlink()):
                         found.append(int(entry.name))
         return found
 
@@ -290,14 +313,25 @@ class SlurmRig:
             time.sleep(0.03)
 
     def last_words(self) -> str:
+        """What a failing test shows of the cluster."""
         path = self.folder / "log" / "slurmctld.log"
-        return "\n".join(path.read_text(errors="replace").splitlines()[-15:]) if path.exists() else "no controller log"
+        log = path.read_text(errors="replace").splitlines()[-15:] if path.exists() else ["no controller log"]
+        jobs = self.call(["squeue", "-a", "-o", "%A %t %u %P %b %N %r"], check=False).splitlines()[:20]
+        nodes = self.call(["sinfo", "-a", "-N", "-o", "%N %T %E"], check=False).splitlines()
+        return "\n".join([*log, *jobs, *nodes])
 
 
 @contextlib.contextmanager
 def slurm_rig(spec: RigSpec | None = None) -> Iterator[SlurmRig]:
     with SlurmRig(spec) as rig:
         yield rig
+
+
+def _in_memory() -> str:
+    """Where a rig lies: nodes without a disk keep their jobs' files in memory, too. Job scripts are run from there."""
+    memory = Path("/dev/shm")
+    usable = memory.is_dir() and not os.statvfs(memory).f_flag & os.ST_NOEXEC
+    return str(memory) if usable and shutil.disk_usage(memory).free > MEMORY_BYTES else "/tmp"
 
 
 def _free_ports(count: int) -> int:
@@ -322,5 +356,19 @@ def _alive(pid: int) -> bool:
         return False
 
 
-def _environment(entry: Path) -> str:
-    return (entry / "environ").read_bytes().decode(errors="replace")
+def _end(pids: Sequence[int], with_signal: int, patience_s: float) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, with_signal)
+    end_s = time.monotonic() + patience_s
+    while any(map(_alive, pids)) and time.monotonic() < end_s:
+        time.sleep(0.02)
+
+
+def _child(pid: int) -> int:
+    """A process that this one started, 0 if none."""
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return 0
+    return int(children[0]) if children else 0

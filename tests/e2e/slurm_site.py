@@ -39,6 +39,8 @@ class Site:
         self.begun = 0
         """where the log of the present daemon begins"""
         self.daemon: subprocess.Popen[bytes] | None = None
+        self.ahead: tuple[str, ...] = ("nice", "-n", "-10")
+        """of other processes on the machine; as the systemd unit does"""
 
     def install(self, *flags: str) -> None:
         smartmig("slurm", "install", "--partition", PARTITION, "--config", self.rig.etc, *flags)
@@ -47,11 +49,8 @@ class Site:
 
     def start(self, mode: str = "act", wait: bool = True, knobs: str = "") -> None:
         environment = {**os.environ, "SMARTMIG_HOME": str(self.home)}
-        # As the systemd unit does.
         command = [
-            "nice",
-            "-n",
-            "-10",
+            *self.ahead,
             str(SMARTMIG),
             "serve",
             "--no-api",
