@@ -13,6 +13,7 @@ from smartmig.control.loop import Loop, LoopSettings
 from smartmig.control.pilot import Pilot
 from smartmig.control.replay import Replayed, replay
 from smartmig.control.switch import Mode
+from smartmig.control.wire import rules_from_json, rules_to_json
 from smartmig.types import GangJobs, Jobs
 
 GANG_NAMES = PolicyNames()
@@ -20,7 +21,13 @@ MIG_NAMES = PolicyNames(placement="edf-most-packed")
 
 
 def about(names: PolicyNames, worlds: tuple[str, ...], rules: GuardRules) -> dict[str, Any]:
-    return {"policy": vars(names), "worlds": list(worlds), "seed": 0, "guard": vars(rules), "adapter": "simulated"}
+    return {
+        "policy": vars(names),
+        "worlds": list(worlds),
+        "seed": 0,
+        "guard": rules_to_json(rules),
+        "adapter": "simulated",
+    }
 
 
 def gang_loop(
@@ -89,6 +96,6 @@ def fallbacks(loop: Loop, n_turns: int) -> set[str]:
 
 def again(place: str, names: PolicyNames, worlds: tuple[str, ...]) -> Replayed:
     def make(boot: dict[str, Any], memory: Any) -> Pilot:
-        return Pilot(names.policy(worlds), FALLBACK.policy(worlds), GuardRules(**boot["guard"]), 0, memory)
+        return Pilot(names.policy(worlds), FALLBACK.policy(worlds), rules_from_json(boot["guard"], "guard"), 0, memory)
 
     return replay(open_journal(place).records(), make)

@@ -30,7 +30,7 @@ from smartmig.control.wire import (
     memory_to_json,
     plan_from_json,
     plan_to_json,
-    state_from_json,
+    recorded_state,
     state_to_json,
 )
 from smartmig.errors import AdapterError
@@ -187,7 +187,7 @@ def states(draw: st.DrawFn) -> ClusterState:
 @hypothesis_settings(max_examples=60)
 def test_state__survives_json(state: ClusterState) -> None:
     text = json.dumps(state_to_json(state), allow_nan=False)
-    assert state_from_json(json.loads(text)) == state
+    assert recorded_state(json.loads(text), "state") == state
 
 
 @given(before=states(), after=states(), keep=st.integers(0, 8))

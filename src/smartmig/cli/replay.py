@@ -32,11 +32,11 @@ def replay(
     With a rule of one's own, count where it would have decided otherwise.
     """
     needs("smartmig replay", "sqlalchemy", "alembic")
-    from smartmig.control.guard import GuardRules
     from smartmig.control.journal import open_journal
     from smartmig.control.memory import Memory
     from smartmig.control.pilot import Pilot
     from smartmig.control.replay import replay as run
+    from smartmig.control.wire import rules_from_json
 
     changed: dict[str, Any] = {
         name: rule_spec(text, f"--{name}")
@@ -54,7 +54,7 @@ def replay(
     def make_pilot(boot: dict[str, Any], memory: Memory) -> Pilot:
         try:
             names = PolicyNames(**{**boot["policy"], **changed})
-            rules = GuardRules(**boot["guard"])
+            rules = rules_from_json(boot["guard"], f"{journal}: guard")
             worlds, seed = boot["worlds"], int(boot["seed"])
         except (KeyError, TypeError, ValueError):
             raise InputError(f"{journal}: a session's first record is not one that this version writes") from None

@@ -80,7 +80,7 @@ def serve(
     from smartmig.control.pilot import Pilot
     from smartmig.control.replay import handed_over_since
     from smartmig.control.switch import Mode
-    from smartmig.control.wire import memory_from_json
+    from smartmig.control.wire import memory_from_json, rules_to_json
 
     if mode not in [one.value for one in Mode]:
         raise InputError(f"--mode: got '{mode}', allowed are {', '.join(Mode)}")
@@ -106,7 +106,7 @@ def serve(
             "policy": asdict(names),
             "worlds": list(worlds),
             "seed": seed,
-            "guard": asdict(rules),
+            "guard": rules_to_json(rules),
         }
         loop = Loop(connection, pilot, book, settings, about, kill_place(kill_file))
         pilot.warm_up(first)

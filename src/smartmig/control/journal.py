@@ -27,7 +27,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from smartmig.control.store import RECORDS, OnlyWriter, open_store, refusing
-from smartmig.control.wire import changed_state, difference, state_from_json, state_to_json
+from smartmig.control.wire import changed_state, difference, recorded_state, state_to_json
 from smartmig.errors import AdapterError
 from smartmig.types import ClusterState
 
@@ -226,7 +226,7 @@ class States:
     def read(self, record: Record) -> ClusterState:
         """The state of a `state` record; those before it in its session must have been read, from a whole one on."""
         if "full" in record.body:
-            state = state_from_json(record.body["full"], f"journal record {record.seq}")
+            state = recorded_state(record.body["full"], f"journal record {record.seq}")
         elif record.session in self._last:
             state = changed_state(self._last[record.session], record.body["change"])
         else:

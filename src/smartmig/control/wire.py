@@ -7,22 +7,27 @@ Fields are those of the nouns in `types.py`, unknown ones are refused, what has 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from itertools import groupby
 from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from smartmig.control.guard import GuardMemory
+from smartmig.control.guard import GuardMemory, GuardRules
 from smartmig.control.memory import Memory
 from smartmig.errors import InputError
+from smartmig.hardware.layouts import check_layout
+from smartmig.hardware.model import gpu_model
 from smartmig.types import (
     Action,
     ClusterState,
     JobKey,
     JobRequest,
+    NodeInfo,
     Outcome,
+    Placement,
     Plan,
     Repartition,
     RunningJob,
@@ -38,12 +43,20 @@ _REQUESTS = TypeAdapter(list[JobRequest], config=STRICT)
 _RUNNING = TypeAdapter(list[RunningJob], config=STRICT)
 _MEMORIES = TypeAdapter(list[Memory], config=STRICT)
 _GUARDS = TypeAdapter(list[GuardMemory], config=STRICT)
+_RULES = TypeAdapter(list[GuardRules], config=STRICT)
 _ACTIONS: dict[str, TypeAdapter[Any]] = {
     "start": TypeAdapter(list[Start], config=STRICT),
     "stop": TypeAdapter(list[Stop], config=STRICT),
     "repartition": TypeAdapter(list[Repartition], config=STRICT),
 }
 _NAMES = {Start: "start", Stop: "stop", Repartition: "repartition"}
+
+MOST = 1_000_000
+"""GPUs of a node or of a job: more is a slip of the pen."""
+MOST_S = 1e12
+"""Likewise for times."""
+ENDLESS = {"limit_s", "deadline_s", "run_s", "from_s", "to_s"}
+"""What may be infinite."""
 
 
 def state_schema() -> dict[str, Any]:
@@ -77,30 +90,109 @@ def state_to_json(state: ClusterState) -> dict[str, Any]:
     return made
 
 
+def recorded_state(data: Any, where: str) -> ClusterState:
+    """A state that `state_to_json` wrote."""
+    state: ClusterState = _load(_STATES, data, where)
+    return state
+
+
 def state_from_json(data: Any, where: str = "state") -> ClusterState:
     """Raises `InputError` for what is no state, or one that contradicts itself."""
-    state: ClusterState = _load(_STATES, data, where)
+    state = recorded_state(data, where)
+    _check_values(state, "", where)
     _check(state, where)
     return state
 
 
+def _check_values(value: Any, name: str, where: str) -> None:
+    """Numbers are such as there are, and text can be written down."""
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise InputError(f"{where}: {name}: {value[:60]!r} is not text that UTF-8 can hold") from None
+    elif isinstance(value, int):
+        if abs(value) > MOST:
+            raise InputError(f"{where}: {name} must be at most {MOST}, got {value:.6g}")
+    elif isinstance(value, float):
+        if not (abs(value) <= MOST_S or (value == math.inf and name in ENDLESS)):
+            raise InputError(f"{where}: {name} must be a number of at most {MOST_S:g}, got {value:g}")
+    elif is_dataclass(value):
+        for field in fields(value):
+            _check_values(getattr(value, field.name), field.name, where)
+    elif isinstance(value, tuple):
+        names = getattr(value, "_fields", (name,) * len(value))
+        for part, one in zip(names, value, strict=True):
+            _check_values(one, part, where)
+
+
 def _check(state: ClusterState, where: str) -> None:
-    names = [node.name for node in state.nodes]
-    if len(set(names)) < len(names):
+    nodes = {node.name: node for node in state.nodes}
+    if len(nodes) < len(state.nodes):
         raise InputError(f"{where}: nodes: two nodes have the same name")
-    keys = [request.key for request in state.queued] + [job.request.key for job in state.running]
-    if len(set(keys)) < len(keys):
+    for node in state.nodes:
+        _check_node(node, f"{where}: node '{node.name}'")
+    requests = [*state.queued, *(job.request for job in state.running)]
+    if len({request.key for request in requests}) < len(requests):
         raise InputError(f"{where}: two jobs have the same id and time of submission")
     for request in state.queued:
-        if request.n_gpus < 0 or (request.n_gpus == 0 and len(request.run_s) != 5):
+        _check_request(request, f"{where}: job '{request.key.job_id}'")
+    for job in state.running:
+        if job.request.n_gpus or job.request.run_s:  # of what runs on slices the run times need not be known
+            _check_request(job.request, f"{where}: job '{job.request.key.job_id}'")
+        _check_shares(job, nodes, f"{where}: job '{job.request.key.job_id}'")
+
+
+def _check_node(node: NodeInfo, where: str) -> None:
+    if not 0 <= node.n_free <= node.n_gpus or not node.speed > 0:
+        raise InputError(f"{where}: n_free must lie in 0..n_gpus and speed above 0")
+    for gpu, card in enumerate(node.gpus):
+        layout = tuple(Placement(one.start, one.profile) for one in card.instances)
+        check_layout(gpu_model(card.model), layout, f"{where}: gpus.{gpu}")
+        strangers = set(card.busy_by_others) - {one.start for one in card.instances}
+        if strangers:
+            raise InputError(f"{where}: gpus.{gpu}: busy_by_others: no instance begins at {min(strangers)}")
+
+
+def _check_request(request: JobRequest, where: str) -> None:
+    if request.n_gpus < 0 or (request.n_gpus == 0 and len(request.run_s) != 5):
+        raise InputError(f"{where} needs n_gpus of at least 1, or n_gpus 0 and five run_s (MIG)")
+    if not request.limit_s > 0 or any(not run_s > 0 for run_s in request.run_s):
+        raise InputError(f"{where}: times must be above 0")
+    if request.predicted_s < 0 or request.memory_gb < 0:
+        raise InputError(f"{where}: predicted_s and memory_gb must be at least 0")
+    if request.n_nodes < 0 or (request.n_nodes and request.n_gpus % request.n_nodes):
+        raise InputError(
+            f"{where}: n_nodes must divide n_gpus, so that every node gives the same number, "
+            f"got n_gpus {request.n_gpus} and n_nodes {request.n_nodes}"
+        )
+
+
+def _check_shares(job: RunningJob, nodes: Mapping[str, NodeInfo], where: str) -> None:
+    for share in job.shares:
+        node = nodes.get(share.node)
+        if node is None:
+            raise InputError(f"{where} runs on node '{share.node}', which is not in nodes")
+        if share.n_gpus:
+            if not 0 < share.n_gpus <= node.n_gpus:
+                raise InputError(f"{where} holds {share.n_gpus} GPUs of node '{share.node}', which has {node.n_gpus}")
+            continue
+        cards = dict(enumerate(node.gpus))
+        if share.gpu not in cards or share.start not in {one.start for one in cards[share.gpu].instances}:
             raise InputError(
-                f"{where}: job '{request.key.job_id}' needs n_gpus of at least 1, or n_gpus 0 and five run_s (MIG)"
+                f"{where}: there is no instance at memory slice {share.start} of card {share.gpu} of '{share.node}'"
             )
-        if not request.limit_s > 0 or any(not run_s > 0 for run_s in request.run_s):
-            raise InputError(f"{where}: job '{request.key.job_id}': times must be above 0")
-    for node in state.nodes:
-        if not 0 <= node.n_free <= node.n_gpus or not node.speed > 0:
-            raise InputError(f"{where}: node '{node.name}': n_free must lie in 0..n_gpus and speed above 0")
+
+
+def rules_to_json(rules: GuardRules) -> dict[str, Any]:
+    """All of them: what a later version takes for granted may be another."""
+    made: dict[str, Any] = json.loads(_RULES.dump_json([rules]))[0]
+    return made
+
+
+def rules_from_json(data: Any, where: str) -> GuardRules:
+    rules: GuardRules = _load(_RULES, data, where)
+    return rules
 
 
 def action_to_json(action: Action) -> dict[str, Any]:

@@ -80,7 +80,7 @@ def test_plan__schema_describes_a_state() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"nodes": []}, "no GPUs"),
+        ({"nodes": [], "running": []}, "no GPUs"),
         ({"colour": 1}, "colour"),
         ({"time_s": "noon"}, "time_s"),
         ({"queued": [{"key": ["1", 0.0], "n_gpus": -1}]}, "n_gpus of at least 1"),
@@ -88,10 +88,45 @@ def test_plan__schema_describes_a_state() -> None:
         ({"queued": [{"key": ["12", 100.0]}]}, "same id"),
         ({"queued": [{"key": ["1", 0.0], "limit_s": 0}]}, "above 0"),
         ({"nodes": [{"name": "n1", "n_gpus": 1, "n_free": 2}]}, "n_free"),
+        ({"time_s": "NaN"}, "time_s must be a number"),
+        ({"time_s": "Infinity"}, "time_s must be a number"),
+        ({"nodes": [{"name": "n1", "n_gpus": 10**18}]}, "n_gpus must be at most"),
+        ({"queued": [{"key": ["1", 0.0], "n_gpus": 10**30}]}, "n_gpus"),
+        ({"queued": [{"key": ["1", "NaN"]}]}, "submit_s must be a number"),
+        ({"queued": [{"key": ["\ud800", 0.0]}]}, "job_id"),
+        ({"queued": [{"key": ["1", 0.0], "limit_s": "NaN"}]}, "limit_s must be a number"),
+        ({"queued": [{"key": ["1", 0.0], "deadline_s": "NaN"}]}, "deadline_s must be a number"),
+        ({"queued": [{"key": ["1", 0.0], "n_gpus": 3, "n_nodes": 2}]}, "n_nodes must divide n_gpus"),
+        ({"running": [{"request": {"key": ["1", 0.0]}, "start_s": 0, "shares": [{"node": "x", "n_gpus": 1}]}]}, "'x'"),
+        ({"running": [{"request": {"key": ["1", 0.0], "limit_s": -1}, "start_s": 0, "shares": []}]}, "above 0"),
+        ({"running": [{"request": {"key": ["1", 0.0]}, "start_s": "NaN", "shares": []}]}, "start_s must be a number"),
     ],
 )
 def test_plan__refuses_bad_states_in_one_sentence(change: dict[str, Any], said: str) -> None:
     state = json.loads((SAMPLES / "whole_gpu_state.json").read_text()) | change
+    with pytest.raises(SmartmigError, match=said):
+        run("plan", "-", typed=json.dumps(state))
+
+
+@pytest.mark.parametrize(
+    ("card", "said"),
+    [
+        ({"model": "a100-40gb", "instances": [{"start": 1, "profile": "7g.40gb"}]}, "illegal start"),
+        ({"model": "a100-40gb", "instances": [{"start": -4, "profile": "1g.5gb"}]}, "illegal start"),
+        ({"model": "a100-40gb", "instances": [{"start": 10**30, "profile": "1g.5gb"}]}, "start"),
+        (
+            {
+                "model": "a100-40gb",
+                "instances": [{"start": 0, "profile": "4g.20gb"}, {"start": 2, "profile": "2g.10gb"}],
+            },
+            "share memory slice 2",
+        ),
+        ({"model": "a100-40gb", "instances": [], "busy_by_others": [3]}, "no instance begins at 3"),
+        ({"model": "a101", "instances": []}, "a101"),
+    ],
+)
+def test_plan__refuses_cards_that_cannot_be(card: dict[str, Any], said: str) -> None:
+    state = {"time_s": 0.0, "nodes": [{"name": "m1", "n_gpus": 0, "gpus": [card]}]}
     with pytest.raises(SmartmigError, match=said):
         run("plan", "-", typed=json.dumps(state))
 
