@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -153,10 +154,8 @@ def check(
             why = world.why_not_start(action) or _too_often(action, state, memory, rules)
             if not why and n_starts > rules.max_starts:
                 why = f"more than {rules.max_starts} starts in one plan"
-            if not why and starving is not None and action.key != starving.key:
-                request = world.queued[action.key]
-                if request.key.submit_s > starving.key.submit_s and (request.n_gpus > 0) == (starving.n_gpus > 0):
-                    why = f"job {starving.key.job_id} has waited longer than {rules.max_wait_s:g} s and goes first"
+            if not why and starving is not None and starving.minds(action):
+                why = f"job {starving.key.job_id} has waited longer than {rules.max_wait_s:g} s and goes first"
         if why:
             refused.append(Refusal(action, why))
             continue
@@ -229,11 +228,26 @@ def _flaps(action: Repartition, state: ClusterState, memory: GuardMemory, rules:
     return ""
 
 
-def _starving(plan: Plan, state: ClusterState, rules: GuardRules) -> JobRequest | None:
+class _Starving(NamedTuple):
+    """A job that has waited too long."""
+
+    key: JobKey
+    places: frozenset[tuple[str, int, int]]
+    """what it could use of what is ours to give: nodes (`gpu` and `start` -1), or instances"""
+
+    def minds(self, start: Start) -> bool:
+        """Whether somebody younger would take what it could use."""
+        return start.key.submit_s > self.key.submit_s and any(_place(share) in self.places for share in start.shares)
+
+
+def _place(share: Share) -> tuple[str, int, int]:
+    return (share.node, -1, -1) if share.n_gpus else (share.node, share.gpu, share.start)
+
+
+def _starving(plan: Plan, state: ClusterState, rules: GuardRules) -> _Starving | None:
     """The oldest job that has waited too long, could run if all of ours were gone, and is not started now."""
     started = {action.key for action in plan if isinstance(action, Start)}
     room: _Room | None = None
-    ours: dict[str, int] = {}
     for request in state.queued:
         if state.time_s - request.key.submit_s <= rules.max_wait_s:
             break  # the queue stands by submission
@@ -242,14 +256,9 @@ def _starving(plan: Plan, state: ClusterState, rules: GuardRules) -> JobRequest 
         # Nobody is to wait for one whom a limit keeps back, or for GPUs that are not ours to give.
         if room is None:
             room = _Room(state, set())
-            ours = room.ours()
-        up = [node for node in state.nodes if node.state is NodeState.up and _may_use(request, node)]
-        if request.n_gpus == 0:
-            could = any(node.gpus for node in up)
-        else:
-            could = sum(room.free[node.name] + ours[node.name] for node in up) >= request.n_gpus
-        if could and not room.why_over_limit(request):
-            return request
+        places = room.places_for(request)
+        if places and not room.why_over_limit(request):
+            return _Starving(request.key, places)
     return None
 
 
@@ -261,6 +270,12 @@ def _may_use(request: JobRequest, node: NodeInfo) -> bool:
         return False
     models = {node.gpu_model.lower()} if request.n_gpus else {gpu.model for gpu in node.gpus}
     return not wanted or "" in models or bool(models & wanted)
+
+
+def _holds(name: str, card: MigGpu, request: JobRequest) -> bool:
+    """Whether the MIG job fits an instance of that profile."""
+    profile = gpu_model(card.model).profile(name)
+    return math.isfinite(request.run_s[SLICE_SIZES.index(profile.compute)]) and request.memory_gb <= profile.memory_gb
 
 
 def _find(state: ClusterState, keys: set[JobKey]) -> dict[JobKey, JobRequest]:
@@ -299,13 +314,36 @@ class _Room:
         self.free = {node.name: min(node.n_free, node.n_gpus - held[node.name]) for node in state.nodes}
         self.cut: dict[tuple[str, int], Layout] = {}
 
-    def ours(self) -> dict[str, int]:
-        """Whole GPUs of jobs that we started, by node."""
-        ours = dict.fromkeys(self.node_of, 0)
-        for job in self.state.running:
-            for share in job.shares if job.managed else ():
-                ours[share.node] = ours.get(share.node, 0) + share.n_gpus
-        return ours
+    def places_for(self, request: JobRequest) -> frozenset[tuple[str, int, int]]:
+        """What the job could use if all of ours were gone: nodes, or instances there are; nothing if that is too
+        little."""
+        may_use = [
+            node
+            for node in self.state.nodes
+            if node.state is NodeState.up and _may_use(request, node) and not self._fence(request, node.name)
+        ]
+        ours = [share for job in self.state.running if job.managed for share in job.shares]
+        if request.n_gpus == 0:
+            taken = self.busy - {(share.node, share.gpu, share.start) for share in ours}
+            return frozenset(
+                (node.name, gpu, one.start)
+                for node in may_use
+                for gpu, card in enumerate(node.gpus)
+                for one in card.instances
+                if (node.name, gpu, one.start) not in taken and _holds(one.profile, card, request)
+            )
+        given = {node.name: self.free[node.name] for node in may_use}
+        for share in ours:
+            if share.node in given:
+                given[share.node] += share.n_gpus
+        each = request.n_gpus // max(1, request.n_nodes)
+        wide = not request.n_nodes and each > max((node.n_gpus for node in may_use), default=0)
+        if wide:
+            enough = sum(given.values()) >= request.n_gpus
+        else:
+            given = {name: n_gpus for name, n_gpus in given.items() if n_gpus >= each}
+            enough = len(given) >= max(1, request.n_nodes)
+        return frozenset((name, -1, -1) for name in given) if enough else frozenset()
 
     def _count(self, request: JobRequest, sign: int) -> None:
         if not self.state.limits:
@@ -351,6 +389,10 @@ class _Room:
         n_gpus = shares[0].n_gpus if len(shares) == 1 else sum(share.n_gpus for share in shares)
         if not shares or n_gpus != request.n_gpus:
             return f"job {job} asks for {request.n_gpus} whole GPUs and would get another number"
+        if request.n_nodes and (
+            len(shares) != request.n_nodes or any(s.n_gpus * request.n_nodes != n_gpus for s in shares)
+        ):
+            return f"job {job} asks for {request.n_nodes} nodes with the same number of GPUs on each"
         if len(shares) > 1 and len({(s.node, s.gpu, s.start) for s in shares}) < len(shares):
             return f"job {job} would get the same share twice"
         for share in shares:
@@ -376,15 +418,22 @@ class _Room:
             return f"node {share.node} is {node.state.value}"
         if not _may_use(request, node):
             return f"node {share.node} is not one it may use"
-        for reservation in self.state.reservations:
-            if share.node in reservation.nodes and request.user not in reservation.users:
-                ends_s = self.state.time_s + request.limit_s
-                if self.state.time_s < reservation.to_s and ends_s > reservation.from_s:
-                    return f"node {share.node} is reserved ({reservation.name})"
+        fence = self._fence(request, share.node)
+        if fence:
+            return f"node {share.node} is reserved ({fence})"
         if share.n_gpus > 0:
             free = self.free[share.node]
             return f"node {share.node} has {free} free GPUs, not {share.n_gpus}" if free < share.n_gpus else ""
         return self._why_not_instance(request, share)
+
+    def _fence(self, request: JobRequest, node: str) -> str:
+        """The reservation of others that keeps the job from the node."""
+        now_s = self.state.time_s
+        for one in self.state.reservations:
+            theirs = node in one.nodes and request.user not in one.users
+            if theirs and now_s < one.to_s and now_s + request.limit_s > one.from_s:
+                return one.name
+        return ""
 
     def _why_not_instance(self, request: JobRequest, share: Share) -> str:
         where = f"memory slice {share.start} of {share.node}/{share.gpu}"
@@ -397,11 +446,7 @@ class _Room:
             return f"the instance at {where} is about to be destroyed"
         if (share.node, share.gpu, share.start) in self.busy:
             return f"the instance at {where} is taken"
-        profile = gpu_model(card.model).profile(one.profile)
-        run_s = request.run_s[SLICE_SIZES.index(profile.compute)]
-        if math.isinf(run_s) or request.memory_gb > profile.memory_gb:
-            return f"it does not fit {one.profile}"
-        return ""
+        return "" if _holds(one.profile, card, request) else f"it does not fit {one.profile}"
 
     def do(self, action: Action) -> None:
         if isinstance(action, Repartition):

@@ -250,3 +250,38 @@ def test_starvation__nobody_waits_for_a_job_that_cannot_be_helped() -> None:
     assert "goes first" in check(plan, ours, GuardMemory(), rules).fallback
     limited = replace(ours, limits=(Limit(4, user="ann"),))
     assert check(plan, limited, GuardMemory(), rules).plan == plan
+    reserved = replace(ours, reservations=(Reservation("lesson", ("n2",), 9_000.0, 99_000.0, ("bob",)),))
+    assert check(plan, reserved, GuardMemory(), rules).plan == plan
+    shaped = replace(ours, queued=(replace(old, n_gpus=10, n_nodes=2), young))
+    assert check(plan, shaped, GuardMemory(), rules).plan == plan  # no two nodes have five
+    narrow = replace(state, queued=(replace(old, n_gpus=4, nodes=("n1",)), young))
+    assert check(plan, narrow, GuardMemory(), rules).plan == plan  # three of the four are not ours
+
+
+def test_starvation__younger_ones_may_have_what_is_of_no_use_to_it() -> None:
+    nodes = (NodeInfo("n1", 4, 0), NodeInfo("n2", 4, 4))
+    ours = RunningJob(JobRequest(JobKey("r", 0.0), 4), 0.0, (Share("n1", 4),))
+    old = JobRequest(JobKey("old", 0.0), 4, nodes=("n1",))
+    young = JobRequest(JobKey("young", 9000.0), 1)
+    state = ClusterState(10_000.0, nodes, (old, young), (ours,))
+    rules = GuardRules(max_wait_s=5000.0)
+    plan = (Start(young.key, (Share("n2", 1),)),)
+    assert check(plan, state, GuardMemory(), rules).plan == plan
+    free = replace(state, nodes=(replace(nodes[0], n_free=4), nodes[1]), running=())
+    assert "goes first" in check((Start(young.key, (Share("n1", 1),)),), free, GuardMemory(), rules).fallback
+
+
+def test_starvation__of_slices_counts_instances_it_fits() -> None:
+    old, young = SLICES.queued[0], JobRequest(JobKey("young", 9000.0), 0, run_s=(9.0,) * 5)
+    state = replace(SLICES, time_s=10_000.0, queued=(old, young))
+    rules = GuardRules(max_wait_s=5000.0)
+    plan = (Start(young.key, (Share("m", 0, 0, 4),)),)
+    assert "goes first" in check(plan, state, GuardMemory(), rules).fallback
+    giant = replace(state, queued=(replace(old, memory_gb=30.0), young))
+    assert check(plan, giant, GuardMemory(), rules).plan == plan, "no card is cut for it, and ours is not the 7g.40gb"
+
+
+def test_guard__keeps_to_the_number_of_nodes() -> None:
+    state = replace(WHOLE, queued=(JobRequest(key("pair"), 2, 50.0, n_nodes=2),))
+    assert why(state, start("pair", Share("a", 1), Share("b", 1))) == []
+    assert "asks for 2 nodes" in why(state, start("pair", Share("a", 2)))[0]
