@@ -16,6 +16,7 @@ import numpy as np
 
 from smartmig.control.gang_lay import Desk, Fences, Moment, Past, look_up, promise, seat, settle, starts_of, wishes_of
 from smartmig.control.gang_rows import Classes, GangTable, classify
+from smartmig.control.gang_shape import has_shape, in_shape
 from smartmig.control.memory import EVERYBODY, Memory, Promise, charged, counted_sizes, counted_urgent
 from smartmig.control.rows import admitted
 from smartmig.errors import InputError, SimulationError
@@ -93,25 +94,41 @@ class GangDecider:
     ) -> tuple[list[Start], Memory, float, Floats | None]:
         """Starts, what to remember, when to ask again though nothing happens (inf: never), what a learned selection
         saw when it was last asked."""
-        laid, memory = self.lay_out(state, memory)
-        if laid is None:
-            return [], memory, math.inf, None
+        starts: list[Start] = []
+        saw: Floats | None = None
+        wake_s = math.inf
+        rest: ClusterState | None = state
+        while rest is not None and len(starts) < most_starts:
+            # From the same memory every time: what came in since the last decision counts once.
+            laid, later = self.lay_out(rest, memory)
+            if laid is None:
+                break
+            begun, rest = self._pass(laid, rest, most_starts - len(starts))
+            starts += begun
+            saw = self._saw(laid.classes.world) if saw is None else saw
+            guarded_s = float(laid.state.now["guarded_s"][0])
+            if guarded_s != memory.guarded_s:
+                memory, later = replace(memory, guarded_s=guarded_s), replace(later, guarded_s=guarded_s)
+            if laid.classes.world.backfill == CONSERVATIVE:
+                later = replace(later, promises=_promises(laid))
+                wake_s = float(laid.state.now["next_start_s"][0]) + memory.origin_s
+        return starts, later, state.time_s if len(starts) == most_starts else wake_s, saw
+
+    def _pass(self, laid: Laid, state: ClusterState, most_starts: int) -> tuple[list[Start], ClusterState | None]:
+        """Starts; and the cluster with them under way, if it is to be looked at again because not all had the shape
+        their jobs ask for."""
         if self._learned:
             laid.classes.world.selection_knobs[AT_SEEN + AT_OLDEST] = NOT_LOOKED
-        world = laid.classes.world if most_starts == ALL else laid.classes.world._replace(most_starts=most_starts)
+        world = laid.classes.world if most_starts >= ALL else laid.classes.world._replace(most_starts=most_starts)
         if self.engine(world, laid.jobs, laid.state, 0) == BAD_CHOICE:
             raise SimulationError(f"{type(self.policy.selection).__name__} chose a job that is not in the queue")
-        started, shares = self._starts(laid)
-        starts = [Start(laid.requests[row].key, own) for row, own in zip(started, shares, strict=True)]
-        self._left, self._started = self._last, [row - laid.n_running for row in started]
-        guarded_s = float(laid.state.now["guarded_s"][0])
-        if guarded_s != memory.guarded_s:
-            memory = replace(memory, guarded_s=guarded_s)
-        wake_s = state.time_s if len(starts) == most_starts else math.inf
-        if laid.classes.world.backfill == CONSERVATIVE:
-            memory = replace(memory, promises=_promises(laid))
-            wake_s = min(wake_s, float(laid.state.now["next_start_s"][0]) + memory.origin_s)
-        return _in_shape(starts, started, state, laid), memory, wake_s, self._saw(laid.classes.world)
+        rows, shares = self._starts(laid)
+        starts = [Start(laid.requests[row].key, own) for row, own in zip(rows, shares, strict=True)]
+        self._left, self._started = self._last, [row - laid.n_running for row in rows]
+        if all(has_shape(laid.requests[row], own) for row, own in zip(rows, shares, strict=True)):
+            return starts, None
+        accepted = [_accepted(laid, row) for row in rows]
+        return in_shape(state, starts, [laid.requests[row] for row in rows], accepted)
 
     def _starts(self, laid: Laid) -> tuple[list[int], list[tuple[Share, ...]]]:
         """Who was started, in the rule's order, and what each was given."""
@@ -353,43 +370,7 @@ def _promises(laid: Laid) -> dict[JobKey, Promise]:
     }
 
 
-def _in_shape(starts: list[Start], rows: list[int], state: ClusterState, laid: Laid) -> list[Start]:
-    """Jobs that ask for a number of nodes get it: the engine knows one node, or whole ones and a rest.
-
-    A start of another shape is laid anew if there is room; what comes after it in the plan waits for the next decision,
-    which is due as soon as this one is seen.
-    """
-    for at, (row, start) in enumerate(zip(rows, starts, strict=True)):
-        request = laid.requests[row]
-        if request.n_nodes == 0:
-            continue
-        each, rest = divmod(request.n_gpus, request.n_nodes)
-        if rest == 0 and len(start.shares) == request.n_nodes and all(s.n_gpus == each for s in start.shares):
-            continue
-        if rest:
-            return starts[:at]
-        room = _room(state, starts[:at])
-        models = int(laid.jobs.spec["models"][row])
-        granted = [own for bit, (_, own) in enumerate(laid.classes.members) if models >> bit & 1]
-        allowed = frozenset[str]().union(*granted)
-        places = sorted((free, name) for name, free in room.items() if name in allowed and free >= each)
-        if len(places) < request.n_nodes:
-            return starts[:at]
-        shares = tuple(Share(name, each) for _, name in places[: request.n_nodes])
-        return [*starts[:at], Start(start.key, shares)]
-    return starts
-
-
-def _room(state: ClusterState, starts: list[Start]) -> dict[str, int]:
-    """GPUs of nodes that are up and that nobody holds, or is about to."""
-    held: dict[str, int] = {}
-    for shares in (*(job.shares for job in state.running), *(start.shares for start in starts)):
-        for share in shares:
-            held[share.node] = held.get(share.node, 0) + share.n_gpus
-    taken = dict.fromkeys(held, 0) | held
-    given = {name: sum(s.n_gpus for start in starts for s in start.shares if s.node == name) for name in held}
-    return {
-        node.name: min(node.n_gpus - taken.get(node.name, 0), node.n_free - given.get(node.name, 0))
-        for node in state.nodes
-        if node.state is NodeState.up
-    }
+def _accepted(laid: Laid, row: int) -> frozenset[str]:
+    """Nodes that the job may use."""
+    models = int(laid.jobs.spec["models"][row])
+    return frozenset[str]().union(*(own for bit, (_, own) in enumerate(laid.classes.members) if models >> bit & 1))

@@ -88,13 +88,21 @@ def overlaid(state: ClusterState, pending: Pending) -> ClusterState:
         for request in state.queued
         if request.key in moving
     )
+    taken: dict[str, int] = {}
+    for job in coming:
+        for share in job.shares:
+            taken[share.node] = taken.get(share.node, 0) + share.n_gpus
     cuts = {(cut.node, cut.gpu): cut.layout for cut, _ in pending.cuts}
     return replace(
         state,
         queued=tuple(request for request in state.queued if request.key not in moving),
         running=tuple(sorted((*state.running, *coming), key=lambda job: job.request.key.submit_s)),
-        nodes=tuple(_cut(node, cuts) for node in state.nodes) if cuts else state.nodes,
+        nodes=tuple(_cut(with_fewer_free(node, taken.get(node.name, 0)), cuts) for node in state.nodes),
     )
+
+
+def with_fewer_free(node: NodeInfo, n_gpus: int) -> NodeInfo:
+    return replace(node, n_free=max(node.n_free - n_gpus, 0)) if n_gpus else node
 
 
 def _cut(node: NodeInfo, cuts: dict[tuple[str, int], Layout]) -> NodeInfo:

@@ -57,10 +57,33 @@ def test_decide__gives_the_number_of_nodes_that_is_asked_for() -> None:
     two = job("two", 4, n_nodes=2)
     assert starts(ClusterState(10.0, NODES, (two,))) == {"two": [("a", 2), ("b", 2)]}
     after = starts(ClusterState(10.0, NODES, (two, job("next", 1, 1.0))))
-    assert after == {"two": [("a", 2), ("b", 2)]}  # the rest waits for the next decision
+    assert after == {"two": [("a", 2), ("b", 2)], "next": [("b", 1)]}
     odd = job("odd", 3, n_nodes=2)
     assert starts(ClusterState(10.0, NODES, (odd,))) == {}
     assert starts(ClusterState(10.0, NODES, (job("one", 3, n_nodes=1),))) == {"one": [("a", 3)]}
+
+
+def test_decide__a_shape_without_room_keeps_what_it_can_have_and_no_more() -> None:
+    nodes = (NodeInfo("a", 8, 8), NodeInfo("b", 8, 0))
+    runs = RunningJob(job("r", 8), 0.0, (Share("b", 8),))
+    shaped = job("shaped", 8, n_nodes=2)
+    small = tuple(job(f"small{at}", 1, 1.0 + at) for at in range(6))
+    got = starts(ClusterState(10.0, nodes, (shaped, *small), (runs,)), EASY)
+    assert got == {f"small{at}": [("a", 1)] for at in range(4)}  # a place of four is kept
+    # Where it could not start on an empty cluster either, nobody waits for it.
+    hopeless = replace(shaped, nodes=("a",))
+    assert len(starts(ClusterState(10.0, nodes, (hopeless, *small), (runs,)), EASY)) == 6
+
+
+def test_decide__shapes_without_room_do_not_hide_the_others() -> None:
+    nodes = tuple(NodeInfo(f"n{at}", 8, 8) for at in range(8))
+    hopeless = tuple(job(f"h{at}", 8, float(at), n_nodes=2, nodes=(f"n{at}",)) for at in range(3))
+    small = tuple(job(f"small{at}", 1, 10.0 + at) for at in range(5))
+    decision = Decider(EASY).decide(ClusterState(20.0, nodes, (*hopeless, *small)), Memory(), 2)
+    assert [action.key.job_id for action in decision.plan] == ["small0", "small1"]
+    assert decision.wake_s == 20.0, "there may be more"
+    only = Decider(EASY).decide(ClusterState(20.0, nodes, hopeless), Memory(), 2)
+    assert (only.plan, only.wake_s) == ((), math.inf)
 
 
 @pytest.mark.parametrize(
