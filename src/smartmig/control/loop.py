@@ -8,6 +8,7 @@ a third thread, so that a cluster which does not answer cannot delay it.
 from __future__ import annotations
 
 import gc
+import math
 import threading
 import time
 from collections import deque
@@ -23,7 +24,7 @@ from smartmig.control.journal import Journal
 from smartmig.control.pilot import Judged, Pilot, decision_body
 from smartmig.control.switch import Mode, throw_switch
 from smartmig.control.wire import guard_memory_to_json, memory_to_json, outcomes_to_json
-from smartmig.errors import AdapterError
+from smartmig.errors import AdapterError, SmartmigError
 from smartmig.ports import Connection
 from smartmig.sim.gang.world import ALL
 from smartmig.types import ClusterState, Outcome, Plan, Start
@@ -50,6 +51,8 @@ class LoopSettings:
     """of whole-GPU jobs in one decision: the first of hundreds that can start need not wait for the last"""
     memory_every: int = 200
     """decisions between two copies of the policy's memory in the journal"""
+    rest_s: float = 0.1
+    """the least time between two turns when nothing was done and nothing happened"""
 
 
 @dataclass
@@ -108,6 +111,8 @@ class Loop:
         self.books, self.counts = Books(), Counts()
         self.mode = settings.mode
         self.paused = self.killed = self.in_charge = False
+        self._holding = False
+        """jobs may be held for us: until the cluster has said that it let them go"""
         self._file_there = True
         """whether the kill file could be made when the switch was thrown"""
         self.trouble = ""
@@ -122,7 +127,7 @@ class Loop:
         self._pending = in_flight.Pending()
         self._handed: dict[int, ClusterState] = {}
         self._outcomes: deque[tuple[int, tuple[Outcome, ...], float]] = deque()
-        self._wake_s = float("inf")
+        self._wake_s = math.inf
         self._stumbled = False
         """something of a plan was not carried out"""
         self._acting = threading.Lock()
@@ -142,14 +147,16 @@ class Loop:
         watch.start()
         try:
             while not self._stop.is_set():
-                self.step()
-                patience_s = min(self.settings.period_s, max(0.0, self._wake_s - self.clock.now_s()))
+                turn = self.step()
+                rest_s = 0.0 if turn is not None and turn.acted else self.settings.rest_s
+                patience_s = min(self.settings.period_s, max(rest_s, self._wake_s - self.clock.now_s()))
                 if not self._stop.is_set():
                     self.source.wait(patience_s)
         finally:
             self._stop.set()
             self._pool.shutdown(wait=True)
             self._leave("smartmig stops")
+            self._take_outcomes()
             self.journal.append("memory", self.clock.now_s(), memory_to_json(self.pilot.memory))
             watch.join(5)
 
@@ -162,10 +169,12 @@ class Loop:
         return self._stop.is_set()
 
     def step(self) -> Turn | None:
-        """One turn of the wheel; None when the cluster did not answer."""
+        """One turn of the wheel; None when there was no decision."""
+        self._wake_s = math.inf
         self._take_outcomes()
         self._watch_file()
         try:
+            self._leave_at_last()
             self._take_charge()
             seen = self.source.observe(self.settings.observe_timeout_s)
         except AdapterError as error:
@@ -211,7 +220,7 @@ class Loop:
         body = decision_body(judged, self.mode, number, took_s, acts) | {"cpu_s": cpu_s}
         if most_starts != ALL:
             body["most_starts"] = most_starts
-        if judged.wanted or judged.plan or judged.refused:
+        if judged.wanted or judged.plan or judged.refused or judged.fallback:
             self.journal.append("decision", state.time_s, body)
         else:
             self.journal.append("decision", state.time_s, {"n": number, "mode": self.mode.value, "plan": []})
@@ -283,17 +292,21 @@ class Loop:
     def kill(self, why: str) -> int:
         """The cluster's own scheduling, at once, until the kill file is taken away. Returns how many were released."""
         with self._switching:
-            if self.killed:
-                return 0
-            self._set_killed()
-            if self.kill_file is not None:
-                try:
-                    throw_switch(self.kill_file, why)
-                except OSError as error:
-                    # Letting go must not depend on a file; without it only `revive` takes the switch back.
-                    self._file_there = False
-                    self._say("error", {"what": f"{self.kill_file}: cannot write: {error.strerror}"})
-        return self._killed_by(why)
+            before = self.killed
+            if not before:
+                self._set_killed()
+                self._make_file(why)
+        return self._leave(why) if before else self._killed_by(why)
+
+    def _make_file(self, why: str) -> None:
+        if self.kill_file is None:
+            return
+        try:
+            throw_switch(self.kill_file, why)
+        except (OSError, SmartmigError) as error:
+            # Letting go must not depend on a file; without it only `revive` takes the switch back.
+            self._file_there = False
+            self._say("error", {"what": f"the kill file cannot be made: {error}"})
 
     def revive(self, why: str) -> None:
         """Undo `kill`; in mode `act` the next turn takes over again."""
@@ -317,8 +330,12 @@ class Loop:
         self.counts.kills += 1
 
     def _killed_by(self, why: str) -> int:
-        self._say("audit", {"who": "kill switch", "what": "kill", "why": why})
-        return self._leave(why, always=True)
+        self._holding = True  # maybe for one before us: who throws the switch wants everything released
+        try:
+            self._say("audit", {"who": "kill switch", "what": "kill", "why": why})
+        finally:
+            released = self._leave(why)
+        return released
 
     def audit(self, who: str, what: str, detail: dict[str, Any]) -> None:
         self._say("audit", {"who": who, "what": what, **detail})
@@ -334,22 +351,29 @@ class Loop:
             # Under the lock: whoever lets go meanwhile has the last word.
             if self.mode is not Mode.act or self.killed:
                 return
+            self._holding = True
             held = self.actuator.take_over(self.settings.apply_timeout_s)
             self.in_charge = True
         self._say("audit", {"who": "loop", "what": "take over", "held": held})
 
-    def _leave(self, why: str, always: bool = False) -> int:
+    def _leave(self, why: str) -> int:
+        """Let go of everything we hold; how many jobs were released. What fails is tried again with every turn."""
         with self._acting:
-            if not self.in_charge and not always:
-                return 0
             self.in_charge = False
+            if not self._holding:
+                return 0
             try:
                 released = self.actuator.let_go(self.settings.apply_timeout_s)
             except AdapterError as error:
                 self._say("error", {"what": f"could not let go: {error}"})
                 return 0
+            self._holding = False
         self._say("audit", {"who": "loop", "what": "let go", "why": why, "released": released})
         return released
+
+    def _leave_at_last(self) -> None:
+        if self._holding and (self.mode is not Mode.act or self.killed):
+            self._leave("it could not be done before")
 
     def _failed(self, why: str) -> None:
         self.trouble = why
@@ -359,7 +383,7 @@ class Loop:
         if self._failures % self.settings.max_failures == 0 and self.in_charge and self._can_let_go():
             self.kill(f"{self._failures} failed turns on end: {why}")
         # A cluster that is away is asked less and less often.
-        self._stop.wait(min(5.0, 0.1 * 2**self._failures))
+        self._stop.wait(min(5.0, 0.1 * 2 ** min(self._failures, 6)))
 
     def _can_let_go(self) -> bool:
         """A cluster that is away altogether cannot be given back: it is waited for, and then taken over again."""
@@ -367,8 +391,9 @@ class Loop:
             try:
                 self.actuator.let_go(self.settings.observe_timeout_s)
             except AdapterError:
-                self.in_charge = False
                 return False
+            finally:
+                self.in_charge = False
         return True
 
     def _recovered(self) -> None:

@@ -100,8 +100,9 @@ def charged(memory: Memory, state: ClusterState, half_life_s: float) -> Memory:
 
 
 def started(memory: Memory, state: ClusterState, keys: Collection[JobKey], half_life_s: float) -> Memory:
-    """Jobs that have just been started count from now on, even if they end before anyone looks again."""
-    requests = [request for request in state.queued if request.key in keys]
+    """Jobs that have just been started count from now on, even if they end before anyone looks again; not twice if
+    somebody has looked meanwhile."""
+    requests = [request for request in state.queued if request.key in keys and request.key not in memory.held]
     users, held = dict(memory.users), dict(memory.held)
     held |= {request.key: (request.user, request.n_gpus) for request in requests}
     now_s = state.time_s - memory.origin_s

@@ -20,6 +20,9 @@ from smartmig.errors import SmartmigError
 from smartmig.sim.gang.world import ALL
 from smartmig.types import SLICE_SIZES, ClusterState, JobKey, JobRequest, Plan
 
+FAILURES = (SmartmigError, ArithmeticError, LookupError, ValueError, TypeError)
+"""What a rule that meets what it was not made for may raise."""
+
 
 @dataclass(frozen=True, eq=False)
 class Judged:
@@ -82,7 +85,7 @@ class Pilot:
         checked = False
         try:
             decision = self.decider.decide(state, memory, most_starts)
-        except (SmartmigError, ArithmeticError, LookupError, ValueError, TypeError) as error:
+        except FAILURES as error:
             verdict = Verdict((), (), f"the policy failed: {type(error).__name__}: {error}")
         else:
             self.memory = decision.memory
@@ -91,9 +94,14 @@ class Pilot:
             verdict = check(wanted, state, self.guard_memory, self.rules, decision.inputs, self.ranges)
         if not verdict.fallback:
             return Judged(wanted, verdict.plan, verdict.refused, "", wake_s, checked)
-        plain = self.fallback.decide(state, Memory(), most_starts)
+        why = verdict.fallback
+        try:
+            plain = self.fallback.decide(state, Memory(), most_starts)
+        except FAILURES as error:
+            why += f"; the plain rule failed as well: {type(error).__name__}: {error}"
+            return Judged(wanted, (), verdict.refused, why, wake_s, checked)
         second = check(plain.plan, state, self.guard_memory, self.rules)
-        return Judged(wanted, second.plan, (*verdict.refused, *second.refused), verdict.fallback, wake_s, checked)
+        return Judged(wanted, second.plan, (*verdict.refused, *second.refused), why, wake_s, checked)
 
     def handed_over(self, state: ClusterState, plan: Plan) -> None:
         """The plan goes to the cluster now."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,17 +19,17 @@ from smartmig.control import in_flight
 from smartmig.control.decide import Decider
 from smartmig.control.effect import estimated, measured
 from smartmig.control.explain import explain
-from smartmig.control.guard import GuardMemory
+from smartmig.control.guard import GuardMemory, GuardRules
 from smartmig.control.journal import Journal, JournalReader, States, open_journal
-from smartmig.control.memory import Memory
+from smartmig.control.memory import Memory, begun, charged, started
 from smartmig.control.replay import finished_jobs, handed_over_since
 from smartmig.control.switch import Mode
-from smartmig.control.wire import guard_memory_from_json, guard_memory_to_json
+from smartmig.control.wire import guard_memory_from_json, guard_memory_to_json, rules_from_json
 from smartmig.errors import AdapterError
 from smartmig.hardware.nodes import parse_nodes
 from smartmig.sim.gang.run import simulate
 from smartmig.sim.gang.world import Backfill
-from smartmig.types import Outcome, Start
+from smartmig.types import ClusterState, JobKey, JobRequest, NodeInfo, Outcome, RunningJob, Share, Start
 from smartmig.workload.diurnal import DiurnalDay
 from strategies import gang_policy, make_gangs
 
@@ -192,6 +194,154 @@ def test_loop__a_cluster_that_is_away_altogether_is_waited_for(tmp_path: Path) -
     assert len(cluster.ended) == len(JOBS)
 
 
+class Reluctant:
+    """An actuator that lets go only at the second attempt."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner, self.away = inner, False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def take_over(self, timeout_s: float) -> int:
+        held = self.inner.take_over(timeout_s)
+        if self.away:
+            raise AdapterError("half of the jobs are held")
+        return held
+
+    def let_go(self, timeout_s: float) -> int:
+        if self.away:
+            raise AdapterError("not now")
+        return self.inner.let_go(timeout_s)
+
+
+def reluctant(folder: Path) -> tuple[Any, Any]:
+    loop, cluster = gang_loop(folder, JOBS)
+    loop.actuator = Reluctant(loop.actuator)
+    loop.step()
+    loop.actuator.away = True
+    return loop, cluster
+
+
+@pytest.mark.parametrize("leave", ["kill", "mode", "pause"])
+def test_loop__lets_go_until_it_has_let_go(tmp_path: Path, leave: str) -> None:
+    loop, cluster = reluctant(tmp_path)
+    if leave == "kill":
+        assert loop.kill("enough") == 0
+        assert loop.killed
+    else:
+        loop.change_mode(Mode.shadow if leave == "mode" else Mode.observe, "ann")
+    loop.step()
+    assert not cluster.own_scheduling
+    loop.actuator.away = False
+    if leave == "kill":
+        loop.kill("again")
+    else:
+        loop.step()
+    assert cluster.own_scheduling
+    loop.journal.close()
+
+
+def test_loop__what_was_taken_over_by_half_is_given_back(tmp_path: Path) -> None:
+    loop, cluster = gang_loop(tmp_path, JOBS)
+    loop.actuator = Reluctant(loop.actuator)
+    loop.actuator.away = True
+    assert loop.step() is None
+    assert not cluster.own_scheduling
+    loop.actuator.away = False
+    loop.change_mode(Mode.shadow, "ann")
+    assert cluster.own_scheduling
+    loop.journal.close()
+
+
+def test_loop__lets_go_when_it_stops_though_it_could_not_before(tmp_path: Path) -> None:
+    loop, cluster = reluctant(tmp_path)
+    loop.change_mode(Mode.shadow, "ann")
+    assert not cluster.own_scheduling
+    loop.actuator.away = False
+    loop.stop()
+    loop.run()
+    assert cluster.own_scheduling
+    loop.journal.close()
+
+
+def test_kill__works_though_the_file_cannot_be_made_and_nobody_can_hear_it(tmp_path: Path) -> None:
+    loop, cluster = gang_loop(tmp_path, JOBS)
+    loop.step()
+    (tmp_path / "taken").write_text("")
+    loop.kill_file = tmp_path / "taken" / "kill"
+
+    def deaf(event: str, body: dict[str, Any]) -> None:
+        if body.get("what") == "kill":
+            raise RuntimeError(f"{event} is lost")
+
+    loop.listener = deaf
+    with pytest.raises(RuntimeError, match="audit is lost"):
+        loop.kill("enough")
+    assert loop.killed
+    assert cluster.own_scheduling
+    loop.step()
+    assert loop.killed, "only `resume` takes back what has no file"
+    loop.journal.close()
+
+
+def test_loop__a_cluster_may_be_away_for_weeks(tmp_path: Path) -> None:
+    loop, _ = gang_loop(tmp_path, JOBS, mode=Mode.shadow)
+    loop.source = Flaky(loop.source)
+    loop.source.away = True
+    loop._stop.set()  # no pauses
+    for _ in range(1100):
+        assert loop.step() is None
+    assert loop.counts.errors == 1100
+    loop.journal.close()
+
+
+def test_loop__neither_a_pause_nor_an_empty_plan_is_turned_without_rest(tmp_path: Path) -> None:
+    loop, cluster = gang_loop(tmp_path, MANY, nodes="8x8")
+    loop.settings = replace(loop.settings, rest_s=0.5)
+    waits: list[float] = []
+
+    class Waits:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(source, name)
+
+        def wait(self, patience_s: float) -> bool:
+            waits.append(patience_s)
+            if len(waits) == 2:
+                loop.pause(True, "ann")
+            if len(waits) == 5:
+                loop.stop()
+            return True
+
+    source, loop.source = loop.source, Waits()
+    cluster.take_over()
+    cluster.advance_to(0.0)
+    loop.run()
+    assert waits[:2] == [0.0, 0.0], "more can start"
+    assert all(patience_s >= 0.5 for patience_s in waits[2:])
+    loop.journal.close()
+
+
+def test_loop__the_last_outcomes_are_written(tmp_path: Path) -> None:
+    loop, cluster = gang_loop(tmp_path, JOBS)
+    loop.settings = replace(loop.settings, settle_s=0.0)
+    slow = loop.actuator.apply
+
+    def apply(plan: Any, timeout_s: float) -> tuple[Outcome, ...]:
+        time.sleep(0.3)
+        return slow(plan, timeout_s)
+
+    loop.actuator = Deaf(loop.actuator)
+    loop.actuator.apply = apply  # type: ignore[method-assign]
+    cluster.take_over()
+    cluster.advance_to(0.0)
+    loop.listener = lambda event, _: loop.stop() if event == "decision" else None
+    loop.run()
+    loop.journal.close()
+    kinds = [record.kind for record in open_journal(str(tmp_path / "journal.db")).records()]
+    assert kinds.count("outcome") == 1
+
+
 class Deaf:
     """Accepts starts and forgets them."""
 
@@ -318,6 +468,53 @@ def test_fallback__decides_when_the_policy_fails(tmp_path: Path) -> None:
     assert loop.counts.fallbacks == loop.counts.decisions
     bodies = [record.body for record in open_journal(str(tmp_path / "journal.db")).records(kinds=("decision",))]
     assert all("broken rule" in body["fallback"] for body in bodies if body["plan"])
+
+
+def test_fallback__may_fail_as_well(tmp_path: Path) -> None:
+    loop, cluster = gang_loop(tmp_path, JOBS)
+
+    def fail(*_: Any) -> None:
+        raise ValueError("broken rule")
+
+    loop.pilot.decider.decide = loop.pilot.fallback.decide = fail  # type: ignore[method-assign, assignment]
+    cluster.take_over()
+    cluster.advance_to(0.0)
+    assert loop.step().judged.plan == ()
+    loop.journal.close()
+    bodies = [record.body for record in open_journal(str(tmp_path / "journal.db")).records(kinds=("decision",))]
+    assert ["the plain rule failed as well" in body["fallback"] for body in bodies] == [True]
+
+
+def test_replay__knows_rules_without_an_end(tmp_path: Path) -> None:
+    rules = GuardRules(max_wait_s=math.inf, drift_margin=math.inf)
+    loop, cluster = gang_loop(tmp_path, JOBS, rules=rules)
+    turn_all(loop, cluster)
+    loop.journal.close()
+    (boot,) = open_journal(str(tmp_path / "journal.db")).records(kinds=("boot",))
+    assert rules_from_json(boot.body["guard"], "guard") == rules
+    assert again(str(tmp_path / "journal.db"), PolicyNames(), ("gang",)).n_different == 0
+
+
+def test_overlay__gpus_on_their_way_to_a_job_are_not_free(tmp_path: Path) -> None:
+    loop, cluster = gang_loop(tmp_path, JOBS, mode=Mode.observe)
+    cluster.take_over()
+    cluster.advance_to(0.0)
+    state = cluster.observe()
+    # Somebody whose jobs we may not see holds two of the four.
+    hidden = replace(state, nodes=(replace(state.nodes[0], n_free=2), state.nodes[1]), running=())
+    ours = Start(hidden.queued[0].key, (Share("node0", 2),))
+    pending = in_flight.handed_over(in_flight.Pending(), (ours,), 0.0)
+    assert in_flight.overlaid(hidden, pending).nodes[0].n_free == 0
+    loop.journal.close()
+
+
+def test_memory__charges_a_start_once_though_it_was_seen_before_the_cluster_said_so() -> None:
+    request = JobRequest(JobKey("1", 0.0), 2, user="ann")
+    waiting = ClusterState(0.0, (NodeInfo("a", 4, 4),), queued=(request,))
+    runs = replace(waiting, time_s=1.0, queued=(), running=(RunningJob(request, 0.0, (Share("a", 2),)),))
+    seen = charged(begun(Memory(), waiting), runs, 3600.0)
+    assert seen.users["ann"].n_gpus == 2
+    assert started(seen, waiting, {request.key}, 3600.0).users["ann"].n_gpus == 2
 
 
 def test_loop__what_was_seen_is_written_though_deciding_breaks_the_loop(tmp_path: Path) -> None:
