@@ -49,11 +49,11 @@ whole_s, single_s: seconds on the largest and the smallest slice size the job ha
 NOW = record(
     "n_arrived n_done n_events n_free n_waiting n_ends n_running pending n_recuts n_preemptions n_draws n_segments"
     " n_bad_choices",
-    "time_s last_event_s next_check_s next_end_s",
+    "time_s last_event_s last_job_s next_check_s next_end_s",
 )
 """the clock and the counters; n_free: free slices, n_ends: items of the end heap, pending: a decision pass is due;
 n_bad_choices: slices chosen that were taken or did not fit, which ends the run;
-next_end_s: the first completion ahead, with preemption"""
+last_job_s: when a job last came or left its slice; next_end_s: the first completion ahead, with preemption"""
 
 JOB = record(
     "slot next_slot n_starts cell wait_bin", "left left_at_start began_s since_s end_s first_start_s finish_s order_key"

@@ -11,15 +11,17 @@ import pytest
 
 from smartmig.errors import InputError, SimulationError
 from smartmig.hardware.cluster import parse_gpus, parse_layouts
+from smartmig.hardware.cuts import CutTable
 from smartmig.jit import kernel
 from smartmig.policy.placement.rule import EarliestDeadlineFirst, Kernels, by_deadline
 from smartmig.policy.plain import PlainSlice, PlainView
-from smartmig.policy.view import JobArrays, State, World, copy_state
+from smartmig.policy.repartition.twice_daily import TwiceDaily
+from smartmig.policy.view import JobArrays, Kernel, State, World, copy_state
 from smartmig.sim.mig.kernel import CHECK_DUE, FINISHED
 from smartmig.sim.mig.reference import simulate_plainly
 from smartmig.sim.mig.run import Cluster, cuts_of, open_gpus, simulate, stepper
 from smartmig.sim.mig.world import Settings, build_jobs, build_world, fresh_state
-from smartmig.types import Jobs, Run
+from smartmig.types import Floats, Jobs, Run
 from smartmig.workload.diurnal import DiurnalDay
 from strategies import policies
 
@@ -132,6 +134,23 @@ def test_engine__says_when_the_policy_never_cuts_what_a_job_needs(engine: Simula
         engine(jobs, cluster, policy, Settings(preempt=False))
 
 
+@ENGINES
+@pytest.mark.parametrize("preempt", [True, False])
+def test_engine__gives_up_on_a_job_that_no_later_cut_serves(engine: Simulate, preempt: bool) -> None:
+    # Only the first cut has a slice with 39 GB; twice a day the GPU comes back without one.
+    jobs = make_jobs((4 * 3600.0, 5 * 3600.0, 70), memory_gb=39.0)
+    with pytest.raises(SimulationError, match="never cut"):
+        engine(jobs, one_gpu("7g"), policies("largest-first", "twice-daily"), Settings(preempt=preempt))
+
+
+@ENGINES
+def test_engine__waits_for_a_long_job_that_is_stopped_every_day(engine: Simulate) -> None:
+    jobs = make_jobs((0, 86_400.0, 10 * 86_400.0))
+    run = engine(jobs, one_gpu("7g"), policies("largest-first", "twice-daily"), Settings(recut_s=600.0))
+    assert run.n_preemptions >= 5
+    assert np.isfinite(run.finish_s).all()
+
+
 def test_engine__can_be_paused_and_copied_at_any_event() -> None:
     jobs = DiurnalDay(multiplier=2).jobs(seed=1)
     cluster = Cluster(parse_gpus("2xa100-40gb"))
@@ -184,6 +203,34 @@ def test_engine__stops_a_rule_that_takes_what_is_taken(preempt: bool) -> None:
     policy = replace(policies("largest-first", "static"), placement=Stubborn())
     with pytest.raises(SimulationError, match="Stubborn chose a slice that is taken"):
         simulate(jobs, one_gpu("4g+3g"), policy, Settings(preempt=preempt))
+
+
+@kernel
+def the_other_one(world: World, jobs: JobArrays, state: State, knobs: Floats) -> None:  # noqa: ARG001
+    for gpu in range(world.n_gpus):
+        at_first = state.gpu[gpu].config == int(knobs[0])
+        state.gpu[gpu].target = int(knobs[1] if at_first else knobs[0])
+
+
+@dataclass(frozen=True)
+class Restless(TwiceDaily):
+    """A broken rule: at every event it wants the cut that it has not."""
+
+    control: ClassVar[Kernel | None] = the_other_one
+
+    def every_events(self, n_gpus: int) -> int:  # noqa: ARG002
+        return 1
+
+    def knobs(self, cuts: CutTable, world: World) -> Floats:  # noqa: ARG002
+        return np.array(self.reachable(cuts), dtype=float)
+
+
+@pytest.mark.parametrize(("recut_s", "why"), [(0.0, "Restless re-cuts in circles: no job came"), (4.0, "never cut")])
+def test_engine__stops_a_rule_that_recuts_in_circles(recut_s: float, why: str) -> None:
+    jobs = make_jobs((0, 1, 70), memory_gb=39.0)
+    policy = replace(policies("largest-first", "static"), repartition=Restless())
+    with pytest.raises(SimulationError, match=why):
+        simulate(jobs, one_gpu("7g"), policy, Settings(recut_s=recut_s, preempt=False))
 
 
 @ENGINES

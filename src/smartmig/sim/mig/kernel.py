@@ -26,7 +26,8 @@ from smartmig.sim.mig.recut import drain_on, operation_done, recut, recut_drain,
 from smartmig.types import Floats
 
 PATIENCE_S = 2 * 86_400.0
-"""A rule that re-cuts by the hour gets two days to make room for jobs that fit no present slice."""
+"""A rule that re-cuts by the hour gets two days to make room for jobs that fit no present slice; that it re-cuts in
+these days does not make it any better."""
 
 SAME_INSTANT_S = 6e-11
 """Events this close are one event (1e-12 min)."""
@@ -110,6 +111,7 @@ def advance(world: World, jobs: JobArrays, state: State, check_s: float, check_e
             state.now[0].n_arrived += 1
             push_waiting(jobs, state, job, rule_key(world, jobs, state, job))
             track_arrival(world, jobs, state, job)
+            state.now[0].last_job_s = next_s
         state.now[0].last_event_s = next_s
         state.now[0].n_events += 1
         state.now[0].pending = 1
@@ -135,8 +137,7 @@ def run_controlled(
             return status
         by_time = not state.now[0].pending  # an event leaves its decision pass pending
         if by_time:
-            silent_s = state.now[0].next_check_s - state.now[0].last_event_s
-            if silent_s > PATIENCE_S and nothing_due(world, jobs, state):
+            if hopeless(world, jobs, state):
                 return STUCK
             state.now[0].next_check_s += period_s
         if by_time or state.now[0].n_events == due_events:
@@ -151,9 +152,14 @@ def run_controlled(
 
 
 @kernel
-def nothing_due(world: World, jobs: JobArrays, state: State) -> bool:
-    nothing_ends = state.now[0].n_ends == 0 and (state.now[0].next_end_s == np.inf or not world.preempt)
-    return nothing_ends and state.now[0].n_arrived == jobs.spec.size
+def hopeless(world: World, jobs: JobArrays, state: State) -> bool:
+    """Whether the jobs left have waited for a slice as long as any rule may let them, with nobody running."""
+    if state.now[0].time_s - state.now[0].last_job_s <= PATIENCE_S or state.now[0].n_arrived < jobs.spec.size:
+        return False
+    n_busy = 0
+    for gpu in range(world.n_gpus):
+        n_busy += state.gpu[gpu].busy
+    return n_busy == 0
 
 
 @kernel

@@ -77,6 +77,7 @@ def stop(world: World, state: State, job: int) -> None:
         remove_end(state, slot)
     state.slot[slot].job = -1
     state.job[job].slot = -1
+    state.now[0].last_job_s = state.now[0].time_s
 
 
 @kernel

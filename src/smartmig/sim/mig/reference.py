@@ -96,6 +96,7 @@ class ReferenceSimulator:
         self.energy_j = [0.0] * n_gpus
         self.busy_slice_s = [0.0] * n_gpus
         self.n_events = self.n_repartitions = self.n_preemptions = self.n_arrived = 0
+        self.last_job_s = 0.0
 
     def _instances(self, gpu: int, layout: Layout) -> list[PlainSlice]:
         return [self._instance(gpu, place.start, place.profile) for place in layout]
@@ -140,6 +141,7 @@ class ReferenceSimulator:
     def stop(self, job: int) -> None:
         stretch = self.stretch.pop(job)
         self.record.append((job, stretch.piece, stretch.began_s, self.view.now_s))
+        self.last_job_s = self.view.now_s
 
     # --------------------------------------------------------------------------------------------------- decisions
 
@@ -288,31 +290,35 @@ class ReferenceSimulator:
         while self.n_arrived < len(self.jobs) and view.arrive_s[self.n_arrived] <= limit_s:
             view.in_system.append(self.n_arrived)
             self.n_arrived += 1
+            self.last_job_s = view.now_s
         self.n_events += 1
 
     def run(self) -> Run:
         rule = self.policy.repartition
         next_check_s = rule.period_s() if rule.control is not None else math.inf
-        last_event_s = 0.0
         while True:
             event_s = self.next_event_s()
             if event_s <= next_check_s and event_s < math.inf:
                 self.go_to(max(event_s, self.view.now_s))
                 self.apply_event()
-                last_event_s = self.view.now_s
                 if self.n_arrived == len(self.jobs) and not self.view.in_system:
                     return self.result()
                 every = rule.every_events(len(self.view.gpus))
                 if rule.control is not None and every > 0 and self.n_events % every == 0:
                     self.control()
                 self.decide()
-            elif next_check_s < math.inf and not (event_s == math.inf and next_check_s - last_event_s > PATIENCE_S):
+            elif next_check_s < math.inf and not self.hopeless(next_check_s):
                 self.go_to(next_check_s)
                 next_check_s += rule.period_s()
                 if self.control():
                     self.decide()
             else:
                 raise SimulationError(f"{len(self.view.in_system)} jobs wait for a slice the policy never cut")
+
+    def hopeless(self, check_s: float) -> bool:
+        """All have arrived, nobody runs, and nobody has for as long as a rule may take to make room."""
+        all_came = self.n_arrived == len(self.jobs)
+        return all_came and not self.stretch and check_s - self.last_job_s > PATIENCE_S
 
     def control(self) -> bool:
         wishes = self.policy.repartition.plain_control(self.view, self.cuts, list(self.config))

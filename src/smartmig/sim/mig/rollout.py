@@ -23,7 +23,7 @@ from smartmig.policy.encoding import AT_EDGE, TIME_EDGES_S
 from smartmig.policy.placement.rule import Kernels
 from smartmig.policy.repartition.planner import Planner, candidates
 from smartmig.policy.view import JobArrays, Kernel, State, World, left_now
-from smartmig.sim.mig.kernel import BAD_CHOICE, CHECK_DUE, PATIENCE_S, STUCK, Engine, advance, engine, nothing_due
+from smartmig.sim.mig.kernel import BAD_CHOICE, CHECK_DUE, STUCK, Engine, advance, engine, hopeless
 from smartmig.sim.mig.occupancy import charge
 from smartmig.sim.mig.plugged import rule_control
 from smartmig.sim.mig.recut import recut
@@ -362,7 +362,7 @@ def planned_stepper(
             return status
         by_time = not now["pending"][0]
         if by_time:
-            if next_check_s - now["last_event_s"][0] > PATIENCE_S and nothing_due(world, jobs, state):
+            if hopeless(world, jobs, state):
                 return STUCK
             now["next_check_s"] += period_s
         if by_time or now["n_events"][0] == due_events:

@@ -33,6 +33,8 @@ from smartmig.types import Cuts, Floats, Jobs, Layout, Run, Segments
 
 EVENTS_BETWEEN_PAUSES = 400_000
 """Kernels cannot be interrupted: come back this often for progress and Ctrl-C."""
+CIRCLING_EVENTS = 1_000_000
+"""A million events, and a hundred a GPU, in which no job comes or finishes: the rules re-cut in circles."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,18 @@ def simulate(
     open_gpus(world, state, policy.placement)
     status = CHECK_DUE
     go_on = stepper(world, arrays, policy, cuts)
+    n_known, known_at = 0, 0
     while status in (CHECK_DUE, SEGMENTS_FULL):
         status = go_on(state, int(state.now["n_events"][0]) + EVENTS_BETWEEN_PAUSES)
+        n_events = int(state.now["n_events"][0])
+        n_came_or_done = int(state.now["n_arrived"][0] + state.now["n_done"][0])
+        if n_came_or_done > n_known:
+            n_known, known_at = n_came_or_done, n_events
+        elif n_events - known_at > CIRCLING_EVENTS + 100 * world.n_gpus:
+            raise SimulationError(
+                f"{type(policy.repartition).__name__} re-cuts in circles: no job came or finished in the last "
+                f"{n_events - known_at} events, up to second {float(state.now['time_s'][0]):g}"
+            )
         if status == SEGMENTS_FULL:
             state = state._replace(segment=np.concatenate([state.segment, np.zeros_like(state.segment)]))
         if on_progress is not None:
