@@ -153,3 +153,18 @@ def test_live__places_slices_as_the_engine_does(placement: str, jobs: Jobs, layo
     live = run_cards(jobs, "3xa100-40gb", layouts, MigPolicy(rules.placement, rules.repartition))
     assert [row[0] for row in live] == [row[0] for row in expected]
     np.testing.assert_allclose([row[1:] for row in live], [row[1:] for row in expected], rtol=1e-12, atol=1e-9)
+
+
+def test_live__ends_a_rounding_apart_are_one_instant() -> None:
+    """Two slices come free 2e-15 s apart: a rule that draws among the free ones must see both, as in the engine."""
+    arrive_s, run_s = np.array([3.5, 9.5]), np.full((2, 5), np.inf)
+    run_s[:, 4] = 18.5 / 3, 1 / 6
+    ends_s = arrive_s + run_s[:, 4]
+    assert 0 < abs(ends_s[0] - ends_s[1]) < 1e-14
+    empty = np.full(2, "")
+    jobs = Jobs(np.arange(2).astype(str), arrive_s, ends_s, run_s, empty, np.zeros(2))
+    simulated = SimulatedCluster(mig_nodes("2xa100-40gb", "1,1"), mig_arrivals(jobs))
+    simulated.advance_to(9.5)
+    assert len(simulated.running) == 2
+    simulated.advance_to(simulated.next_event_s)
+    assert not simulated.running

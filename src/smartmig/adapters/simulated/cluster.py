@@ -16,6 +16,7 @@ from itertools import count
 
 from smartmig.hardware.layouts import check_layout
 from smartmig.hardware.model import GpuModel, gpu_model
+from smartmig.sim.mig.kernel import SAME_INSTANT_S
 from smartmig.types import (
     SLICE_SIZES,
     Action,
@@ -105,6 +106,8 @@ class SimulatedCluster:
         self.own_scheduling = True
         self.machines = [Machine(node, [_card(gpu) for gpu in node.gpus]) for node in nodes]
         self.machine_of = {machine.info.name: machine for machine in self.machines}
+        # On slices jobs end at fractions of seconds: what is one instant to the engine is one here too.
+        self._instant_s = SAME_INSTANT_S if any(machine.cards for machine in self.machines) else 0.0
         self.queue: dict[JobKey, tuple[int, JobRequest]] = {}
         self.running: dict[JobKey, tuple[int, RunningJob]] = {}
         self.true_s: dict[JobKey, float] = {}
@@ -172,14 +175,15 @@ class SimulatedCluster:
         return len(self.queue)
 
     def _pass_instant(self, at_s: float) -> None:
-        while self._ends and self._ends[0][0] == at_s:
+        until_s = at_s + self._instant_s
+        while self._ends and self._ends[0][0] <= until_s:
             self._end(heapq.heappop(self._ends)[2], at_s)
-        while self._ready and self._ready[0] == at_s:
+        while self._ready and self._ready[0] <= until_s:
             heapq.heappop(self._ready)
-        while self._n_edges < len(self._edges) and self._edges[self._n_edges].time_s == at_s:
+        while self._n_edges < len(self._edges) and self._edges[self._n_edges].time_s <= until_s:
             self._pass_edge(self._edges[self._n_edges])
             self._n_edges += 1
-        while self._next is not None and self._next.request.key.submit_s == at_s:
+        while self._next is not None and self._next.request.key.submit_s <= until_s:
             request = self._next.request
             self.true_s[request.key] = self._next.run_s
             self.queue[request.key] = (next(self._numbers), request)
@@ -226,7 +230,7 @@ class SimulatedCluster:
             MigGpu(
                 card.model.id,
                 tuple(
-                    Instance(start, profile, card.ready_s.get(start, 0.0) <= self.time_s)
+                    Instance(start, profile, card.ready_s.get(start, 0.0) <= self.time_s + self._instant_s)
                     for start, profile in card.layout
                 ),
             )
@@ -302,7 +306,7 @@ class SimulatedCluster:
             card = machine.cards[share.gpu] if 0 <= share.gpu < len(machine.cards) else None
             if card is None or share.start not in dict(card.layout):
                 return f"no instance at memory slice {share.start} of {share.node}/{share.gpu}"
-            if share.start in card.busy or card.ready_s.get(share.start, 0.0) > self.time_s:
+            if share.start in card.busy or card.ready_s.get(share.start, 0.0) > self.time_s + self._instant_s:
                 return f"the instance at memory slice {share.start} of {share.node}/{share.gpu} is not free"
             if math.isinf(request.run_s[self._column(share)]) or request.memory_gb > self._memory_gb(share):
                 return f"job {request.key.job_id} does not fit that slice"
