@@ -21,6 +21,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from smartmig.adapters.slurm.install import PLUGIN_DIRS
+
 PACKAGES = "slurm-wlm slurmctld slurmd slurm-client munge libslurm-dev slurm-wlm-basic-plugins gcc"
 PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "scontrol", "gcc")
 USER = "nobody"
@@ -77,15 +79,16 @@ class SlurmRig:
         self.folder = Path(tempfile.mkdtemp(prefix="smartmig-slurm-", dir=_in_memory()))
         self.folder.chmod(0o755)
         self.etc, self.log, self.jobs = self.folder / "etc", self.folder / "log", self.folder / "jobs"
-        for name in ("etc", "log", "jobs", "run", "state", "spool", "dev"):
+        for name in ("etc", "log", "jobs", "run", "state", "spool", "dev", "plugins"):
             (self.folder / name).mkdir()
+        link_plugins(self.folder / "plugins")
         self.conf = self.etc / "slurm.conf"
         self.n_nodes = self.spec.n_gpu_nodes + self.spec.n_mig_nodes
         self.nodes = [f"node{number}" for number in range(1, self.n_nodes + 1)]
         self._write_configuration()
         account = pwd.getpwnam(USER)
         for path in (self.folder, *self.folder.rglob("*")):
-            os.chown(path, account.pw_uid, account.pw_gid)
+            os.chown(path, account.pw_uid, account.pw_gid, follow_symlinks=False)
         self.env = {**os.environ, "SLURM_CONF": str(self.conf), "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
         self.env["HWLOC_SYNTHETIC"] = FAKE_CPUS
         for name in [name for name in self.env if name.startswith(("SLURM_", "SBATCH_")) and name != "SLURM_CONF"]:
@@ -113,6 +116,7 @@ class SlurmRig:
             f"SlurmdPidFile={base}/run/{'own-' if spec.apart else ''}slurmd-%n.pid",
             f"SlurmctldLogFile={base}/log/slurmctld.log",
             f"SlurmdLogFile={base}/log/slurmd-%n.log",
+            f"PluginDir={base}/plugins",
             "ProctrackType=proctrack/pgid",
             "TaskPlugin=task/none",
             "SwitchType=switch/none",
@@ -325,6 +329,13 @@ class SlurmRig:
 def slurm_rig(spec: RigSpec | None = None) -> Iterator[SlurmRig]:
     with SlurmRig(spec) as rig:
         yield rig
+
+
+def link_plugins(folder: Path) -> None:
+    """Slurm's plug-ins in a folder of one's own: an installation adds to it, and must not touch the machine's."""
+    (found,) = {path.parent for pattern in PLUGIN_DIRS for path in Path("/").glob(f"{pattern[1:]}/job_submit_lua.so")}
+    for path in found.iterdir():
+        (folder / path.name).symlink_to(path)
 
 
 def _in_memory() -> str:

@@ -84,12 +84,16 @@ class Reader:
             self.daemon = None
 
 
+def files(rig: SlurmRig) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for name in ("etc", "plugins") for path in (rig.folder / name).rglob("*")}
+
+
 def test_document__works_line_by_line() -> None:
     blocks = [block.splitlines() for block in FENCE.findall(DOCUMENT.read_text())]
     assert [line for block in blocks for line in block if not line.startswith("$ ")] == []
     see, watch, look, charge, give, leave = ([line.removeprefix("$ ") for line in block] for block in blocks)
     with SlurmRig() as rig:
-        before = {path: path.read_bytes() for path in rig.etc.rglob("*")}
+        before = files(rig)
         reader = Reader(rig)
         job = 0
 
@@ -102,7 +106,7 @@ def test_document__works_line_by_line() -> None:
 
         try:
             follow(see)
-            assert {path: path.read_bytes() for path in rig.etc.rglob("*")} == before
+            assert files(rig) == before
             follow(watch)
             job = 1
             rig.wait(started, what="Slurm starts the job itself")
@@ -119,6 +123,6 @@ def test_document__works_line_by_line() -> None:
             assert rig.job(rig.sbatch("--gres=gpu:1", partition=PARTITION))["Priority"] != "0"
             follow(leave)
             assert reader.daemon is None
-            assert {path: path.read_bytes() for path in rig.etc.rglob("*")} == before
+            assert files(rig) == before
         finally:
             reader.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -30,8 +31,13 @@ PartitionName=cpu Nodes=n1
 
 @pytest.fixture
 def etc(tmp_path: Path) -> Path:
-    (tmp_path / "slurm.conf").write_text(CONF)
-    return tmp_path
+    """A folder of slurm.conf, beside one of plug-ins: the machine's own stay as they are."""
+    etc = tmp_path / "etc"
+    for name in ("etc", "plugins"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "plugins" / "job_submit_lua.so").touch()
+    (etc / "slurm.conf").write_text(f"{CONF}PluginDir={tmp_path}/plugins\n")
+    return etc
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
@@ -64,12 +70,15 @@ def test_install__twice_is_once_and_uninstall_restores(etc: Path) -> None:
     before = snapshot(etc)
     (etc / "slurm.conf").chmod(0o640)
     first = json.loads(install(etc, "--json"))
-    assert f"{etc}/smartmig/plugins" in first["settings"]["PluginDir"]
+    assert set(first["settings"]) == {"JobSubmitPlugins", "SchedulerParameters"}
+    kick = etc.parent / "plugins" / "job_submit_smartmig_kick.so"
+    assert str(kick) in first["files"]
+    assert kick.exists()
     after = snapshot(etc)
     assert "nothing to change" in install(etc)
     again = snapshot(etc)
     built = {name for name in after if name.endswith(".so")}
-    assert len(built) == 2
+    assert built == {"smartmig/libsmartmig_slurm.so"}
     assert {name: again[name] for name in again if name not in built} == {
         name: after[name] for name in after if name not in built
     }
@@ -79,15 +88,73 @@ def test_install__twice_is_once_and_uninstall_restores(etc: Path) -> None:
     said = smartmig("slurm", "uninstall", "--config", etc)
     assert "not released" in said.stderr  # there is no controller here to ask
     assert snapshot(etc) == before
+    assert not kick.exists()
     with pytest.raises(InputError, match="not installed"):
         run("uninstall", "--config", etc)
 
 
+def test_install__without_a_place_for_the_kick_says_so(etc: Path) -> None:
+    (etc.parent / "plugins" / "job_submit_lua.so").unlink()
+    with pytest.raises(InstallError, match=f"job_submit_lua.so: not found in {etc.parent}/plugins"):
+        install(etc)
+
+
 def test_uninstall__keeps_what_was_changed_since(etc: Path) -> None:
-    install(etc)
-    (etc / "slurm.conf").write_text((etc / "slurm.conf").read_text() + "NodeName=n2 Gres=gpu:4\n")
+    conf = etc / "slurm.conf"
+    before = conf.read_text()
+    install(etc, "--no-kick", "--no-shim", "--no-tune")
+    conf.write_text(conf.read_text() + "NodeName=n2 Gres=gpu:4\n")
     run("uninstall", "--config", etc)
-    assert (etc / "slurm.conf").read_text() == CONF + "NodeName=n2 Gres=gpu:4\n"
+    assert conf.read_text() == before + "NodeName=n2 Gres=gpu:4\n"
+
+
+def test_install__again_keeps_what_was_changed_meanwhile_and_drops_what_is_not_wished(etc: Path) -> None:
+    conf, kick = etc / "slurm.conf", etc.parent / "plugins" / "job_submit_smartmig_kick.so"
+    before = conf.read_text()
+    install(etc, "--no-tune")
+    assert kick.exists()
+    conf.write_text(conf.read_text() + "NodeName=n2 Gres=gpu:4\n")
+    own = "-- of the site, written since\n"
+    (etc / "job_submit.lua").write_text(own)
+    install(etc, "--no-kick", "--no-shim")
+    assert "JobSubmitPlugins=throttle,lua\n" in conf.read_text()
+    assert "sched_interval=1" in conf.read_text()
+    assert not list(etc.parent.rglob("*smartmig*.so"))
+    run("uninstall", "--config", etc)
+    assert conf.read_text() == before + "NodeName=n2 Gres=gpu:4\n"
+    assert (etc / "job_submit.lua").read_text() == own
+
+
+def test_uninstall__leaves_a_script_that_took_our_place(etc: Path) -> None:
+    install(etc, "--no-kick", "--no-shim")
+    (etc / "job_submit.lua").write_text("-- of the site\n")
+    assert "stays" in run("uninstall", "--config", etc)
+    assert (etc / "job_submit.lua").read_text() == "-- of the site\n"
+
+
+def test_install__everybody_may_read_what_slurmctld_must(etc: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        install(etc, "--no-shim")
+    finally:
+        os.umask(before)
+    folder = etc / "smartmig"
+    kick = etc.parent / "plugins" / "job_submit_smartmig_kick.so"
+    read = (folder, folder / "off", kick, etc / "job_submit.lua")
+    modes = {path.name: oct(path.stat().st_mode)[-3:] for path in read}
+    assert modes == {"smartmig": "755", "off": "644", kick.name: "755", "job_submit.lua": "644"}
+
+
+def test_install__that_fails_leaves_nothing_behind(etc: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    before = snapshot(etc.parent)
+    (tmp_path / "gcc").write_text("#!/bin/sh\necho 'x.c:1: error: no slurm.h' >&2\nexit 1\n")
+    (tmp_path / "gcc").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with pytest.raises(InstallError, match=r"cannot be built: x\.c:1"):
+        install(etc)
+    (tmp_path / "gcc").unlink()
+    assert snapshot(etc.parent) == before
+    assert not (etc / "smartmig").exists()
 
 
 def test_install__without_gcc_uses_scontrol(etc: Path) -> None:

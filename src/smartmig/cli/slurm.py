@@ -8,7 +8,7 @@ import typer
 
 from smartmig.adapters.slurm.install import Changes, Wishes, install, plan_install, read_manifest, uninstall
 from smartmig.adapters.slurm.keeper import release_all
-from smartmig.adapters.slurm.paths import Installed
+from smartmig.adapters.slurm.paths import Installed, switch_off
 from smartmig.adapters.slurm.scontrol import Scontrol
 from smartmig.cli.console import Json, log, print_json
 from smartmig.control.switch import Mode
@@ -33,7 +33,7 @@ def install_(
     mode: Annotated[str, typer.Option(help="Of the daemon in the systemd unit: observe, shadow or act.")] = "shadow",
     as_json: Json = False,
 ) -> None:
-    """Hold the partition's GPU jobs for smartmig: a submit script, a plug-in, a shim, and three lines of slurm.conf."""
+    """Hold the partition's GPU jobs for smartmig: a submit script, a plug-in, a shim, and two lines of slurm.conf."""
     if mode not in list(Mode):
         raise InputError(f"--mode: got '{mode}', allowed are {', '.join(Mode)}")
     changes = plan_install(Installed.find(config), Wishes(partition, kick, tune, shim, mode))
@@ -72,7 +72,7 @@ def uninstall_(config: Config = "", dry_run: DryRun = False) -> None:
 
 
 def _release(paths: Installed, partition: str) -> int:
-    paths.off_file.touch()
+    switch_off(paths.off_file)
     # By its commands: Slurm's library ends the process over a configuration it does not like.
     scontrol = Scontrol(paths.conf)
     return release_all(scontrol, scontrol, partition, RELEASE_S)

@@ -254,6 +254,28 @@ def test_slurm_conf__changes_only_what_it_must_and_back(tmp_path: Path) -> None:
     assert edited.without_settings(settings, lines_before).lines == ("# mine", *before.lines)
 
 
+def test_slurm_conf__of_a_list_that_was_changed_only_our_words_go(tmp_path: Path) -> None:
+    before = SlurmConf.of(tmp_path / "slurm.conf", b"JobSubmitPlugins=throttle,lua\n")
+    ours = {"JobSubmitPlugins": "throttle,lua,kick", "SchedulerParameters": "sched_interval=1,batch_sched_delay=0"}
+    lines = before.with_settings(ours).text.replace(",kick", ",kick,theirs").replace("sched_interval=1,", "")
+    edited = SlurmConf.of(before.path, lines.encode())
+    undone = edited.without_settings(ours, {key: before.line_of(key) for key in ours})
+    assert undone.text == "JobSubmitPlugins=throttle,lua,theirs\n"
+
+
+def test_slurm_conf__line_ends_stay(tmp_path: Path) -> None:
+    path = tmp_path / "slurm.conf"
+    path.write_bytes(CONF.replace("\n", "\r\n").encode())
+    before = SlurmConf.read(path)
+    assert before.partitions() == ("gpu", "cpu")
+    settings = {"SchedulerParameters": "x", "JobSubmitPlugins": "lua"}
+    after = before.with_settings(settings)
+    assert after.text.count("\n") == after.text.count("\r\n") == CONF.count("\n") + 2
+    assert after.get("SchedulerParameters") == "x"
+    lines_before = {key: before.line_of(key) for key in settings}
+    assert after.without_settings(settings, lines_before).text.encode() == path.read_bytes()
+
+
 def test_slurm_conf__a_setting_in_an_included_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "more.conf").write_text("JobSubmitPlugins=lua\nPartitionName=far\n")
     (tmp_path / "slurm.conf").write_text("Include more.conf\nPartitionName=near\n")
@@ -264,9 +286,9 @@ def test_slurm_conf__a_setting_in_an_included_file_is_refused(tmp_path: Path) ->
 
 
 def test_unit__runs_as_the_user_that_may_start_jobs(tmp_path: Path) -> None:
-    (tmp_path / "slurm.conf").write_text("SlurmUser=nobody\nPluginDir=/usr/lib/slurm\nPartitionName=gpu Nodes=ALL\n")
+    (tmp_path / "slurm.conf").write_text("SlurmUser=nobody\nPartitionName=gpu Nodes=ALL\n")
     paths = Installed(tmp_path)
-    unit = plan_install(paths, Wishes("gpu", mode="act")).files[paths.unit]
+    unit = plan_install(paths, Wishes("gpu", kick=False, mode="act")).files[paths.unit]
     lines = unit.splitlines()
     assert "User=nobody" in lines
     assert {"[Unit]", "[Service]", "[Install]"} <= set(lines)

@@ -14,6 +14,7 @@ from pathlib import Path
 from smartmig.adapters.slurm import asks, cards, marks
 from smartmig.adapters.slurm.calls import Release, SlurmReads, SlurmSilence, SlurmWrites
 from smartmig.adapters.slurm.keeper import COOL_S, LONGEST_COOL_S, Keeper, release_all
+from smartmig.adapters.slurm.paths import switch_off
 from smartmig.adapters.slurm.records import JobRecord, NodeRecord
 from smartmig.adapters.slurm.recut import recut
 from smartmig.adapters.slurm.source import Cooling, SlurmSource
@@ -105,7 +106,7 @@ class SlurmActuator:
         if self._rules.off_file is not None:
             # Even where that is not allowed, what is held must be released.
             with suppress(OSError):
-                self._rules.off_file.touch()
+                switch_off(self._rules.off_file)
         self._end_keeper()
         reads, writes = self._open_both()
         try:

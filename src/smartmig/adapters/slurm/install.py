@@ -12,6 +12,8 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -19,13 +21,16 @@ from typing import Any
 
 from smartmig import __version__
 from smartmig.adapters.slurm import marks
-from smartmig.adapters.slurm.paths import Installed
+from smartmig.adapters.slurm.paths import Installed, switch_off
 from smartmig.adapters.slurm.slurm_conf import SlurmConf, with_tuning, with_words
 from smartmig.atomic import atomic_write
 from smartmig.errors import InputError, SmartmigError
 
 BUILD_S = 120.0
+ASK_S = 10.0
 PLUGIN_DIRS = ("/usr/lib/*/slurm-wlm", "/usr/lib64/slurm", "/usr/lib/slurm", "/usr/local/lib/slurm")
+"""Where packages put Slurm's plug-ins, for a controller that does not answer."""
+LUA_PLUGIN, KICK_PLUGIN = "job_submit_lua.so", "job_submit_smartmig_kick.so"
 OUR_SCRIPT = "-- smartmig:"
 _HOLDS = re.compile(r"\.priority\s*=\s*0\b")
 
@@ -41,6 +46,9 @@ class Changes:
     paths: Installed
     partition: str
     before: SlurmConf
+    """slurm.conf as it is"""
+    without_us: SlurmConf
+    """as it is, but for what an earlier installation set"""
     after: SlurmConf
     settings: dict[str, str]
     files: dict[Path, str]
@@ -78,16 +86,14 @@ class Wishes:
 def plan_install(paths: Installed, wishes: Wishes) -> Changes:
     """Look, and refuse what cannot work; nothing is written."""
     partition = wishes.partition
-    conf = SlurmConf.read(paths.conf)
+    now = SlurmConf.read(paths.conf)
+    conf = _without_us(paths, now)
     known = conf.partitions()
     if partition not in known:
         raise InputError(f"{paths.conf}: no partition '{partition}'. Known: {', '.join(known) or 'none'}.")
     _refuse_others(paths, conf, partition)
     words = ("lua", "smartmig_kick") if wishes.kick else ("lua",)
     settings = {"JobSubmitPlugins": with_words(conf.get("JobSubmitPlugins"), words)}
-    if wishes.kick:
-        folders = conf.get("PluginDir") or _plugin_dir()
-        settings["PluginDir"] = ":".join(dict.fromkeys([*folders.split(":"), str(paths.plugins)]))
     if wishes.tune:
         settings["SchedulerParameters"] = with_tuning(conf.get("SchedulerParameters"))
     daemon_uid = _uid(conf.get("SlurmUser"))
@@ -111,14 +117,15 @@ def plan_install(paths: Installed, wishes: Wishes) -> Changes:
     }
     builds = {paths.shim: ["smartmig_slurm.c", "-lslurm"]} if wishes.shim else {}
     if wishes.kick:
-        builds[paths.kick] = ["job_submit_smartmig_kick.c"]
+        builds[_plugin_folder(conf) / KICK_PLUGIN] = ["job_submit_smartmig_kick.c"]
     return Changes(
         paths=paths,
         partition=partition,
-        before=conf,
+        before=now,
+        without_us=conf,
         after=conf.with_settings(settings),
         settings=settings,
-        files={paths.script: _filled("job_submit.lua", script), paths.unit: _filled("smartmig-slurm.service", unit)},
+        files={paths.unit: _filled("smartmig-slurm.service", unit), paths.script: _filled("job_submit.lua", script)},
         builds=builds,
         daemon_uid=daemon_uid,
     )
@@ -128,43 +135,54 @@ def install(changes: Changes) -> None:
     """Write it all; slurm.conf last, so that it never names what is not there."""
     paths = changes.paths
     had = read_manifest(paths)
+    # First of all, because that fails most.
+    built = {target: _built(how) for target, how in changes.builds.items()}
     try:
-        paths.plugins.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{paths.folder}: cannot write: {error.strerror}") from None
-    for target, how in changes.builds.items():
-        _build(target, how)
+        paths.folder.mkdir(parents=True, exist_ok=True)
+        _write_files(changes, built, had)
+    except (OSError, InputError) as error:
+        if had is None:
+            for path in (paths.manifest, *built):
+                path.unlink(missing_ok=True)
+            shutil.rmtree(paths.folder, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise InputError(f"{error.filename or paths.folder}: cannot write: {error.strerror}") from None
+        raise
+    if changes.diff:
+        _replace(paths.conf, changes.after.text.encode())
+    for path in _built_before(had):
+        if path not in built:
+            path.unlink(missing_ok=True)
+    if os.geteuid() == 0:
+        # The daemon may run as Slurm's user, and must be able to set and clear the switch.
+        os.chown(paths.folder, changes.daemon_uid, -1)
+
+
+def _write_files(changes: Changes, built: dict[Path, bytes], had: dict[str, Any] | None) -> None:
+    """All but slurm.conf itself; with modes of their own, whatever root's umask: slurmctld runs as another user."""
+    paths = changes.paths
+    paths.folder.chmod(0o755)
+    for target, content in built.items():
+        _write(target, content, 0o755)
+    _write(paths.conf_backup, changes.without_us.text.encode(), paths.conf.stat().st_mode)
     if had is None:
-        with atomic_write(paths.conf_backup) as file:
-            file.write(changes.before.text)
         # Nobody is there yet to start what is held: holding begins when a daemon takes over.
-        paths.off_file.touch()
-        site = _reads(paths.script)
-        if site is not None and not site.startswith(OUR_SCRIPT):
-            with atomic_write(paths.site_script) as file:
-                file.write(site)
-            shutil.copymode(paths.script, paths.site_script)
+        switch_off(paths.off_file)
+    site = _reads(paths.script)
+    if site is not None and not site.startswith(OUR_SCRIPT):
+        _write(paths.site_script, paths.script.read_bytes(), paths.script.stat().st_mode)
     manifest = {
         "smartmig": __version__,
         "partition": changes.partition,
         "host": socket.gethostname(),
         "settings": changes.settings,
-        "lines_before": had["lines_before"]
-        if had is not None
-        else {key: changes.before.line_of(key) for key in changes.settings},
-        "conf_sha256": hashlib.sha256(changes.after.text.encode()).hexdigest(),
+        "lines_before": {key: changes.without_us.line_of(key) for key in changes.settings},
+        "conf_sha256": _sha256(changes.after),
+        "built": [str(path) for path in built],
     }
-    with atomic_write(paths.manifest) as file:
-        file.write(json.dumps(manifest, indent=2) + "\n")
+    _write(paths.manifest, (json.dumps(manifest, indent=2) + "\n").encode(), 0o644)
     for path, text in changes.files.items():
-        with atomic_write(path) as file:
-            file.write(text)
-        path.chmod(0o644)
-    if changes.diff:
-        _replace_conf(paths.conf, changes.after.text)
-    if os.geteuid() == 0:
-        # The daemon may run as Slurm's user, and must be able to set and clear the switch.
-        os.chown(paths.folder, changes.daemon_uid, -1)
+        _write(path, text.encode(), 0o644)
 
 
 def uninstall(paths: Installed) -> tuple[str, ...]:
@@ -174,22 +192,26 @@ def uninstall(paths: Installed) -> tuple[str, ...]:
         raise InputError(f"{paths.folder}: smartmig is not installed there")
     done = []
     conf = SlurmConf.read(paths.conf)
-    if hashlib.sha256(conf.text.encode()).hexdigest() == manifest["conf_sha256"]:
-        if conf.text != paths.conf_backup.read_text(encoding="utf-8"):
-            _replace_conf(paths.conf, paths.conf_backup.read_text(encoding="utf-8"))
+    before = _without_us(paths, conf)
+    if conf != before:
+        _replace(paths.conf, before.text.encode())
+    if _sha256(conf) == manifest["conf_sha256"]:
         done.append(f"{paths.conf}: as it was before the installation")
     else:
-        undone = conf.without_settings(manifest["settings"], manifest["lines_before"])
-        _replace_conf(paths.conf, undone.text)
         done.append(f"{paths.conf}: it was changed after the installation, so only our settings were undone")
-    if paths.site_script.exists():
-        with atomic_write(paths.script) as file:
-            file.write(paths.site_script.read_text(encoding="utf-8"))
-        shutil.copymode(paths.site_script, paths.script)
+    script = _reads(paths.script)
+    if script is not None and not script.startswith(OUR_SCRIPT):
+        done.append(f"{paths.script}: is not smartmig's any more, and stays")
+    elif paths.site_script.exists():
+        _write(paths.script, paths.site_script.read_bytes(), paths.site_script.stat().st_mode)
         done.append(f"{paths.script}: the site's own script is back")
     else:
         paths.script.unlink(missing_ok=True)
         done.append(f"{paths.script}: removed")
+    for path in _built_before(manifest):
+        if path.parent != paths.folder:
+            path.unlink(missing_ok=True)
+            done.append(f"{path}: removed")
     shutil.rmtree(paths.folder)
     done.append(f"{paths.folder}: removed")
     return tuple(done)
@@ -236,42 +258,85 @@ def _has_site_script(paths: Installed, script: str | None) -> bool:
     return paths.site_script.exists() or (script is not None and not script.startswith(OUR_SCRIPT))
 
 
-def _replace_conf(path: Path, text: str) -> None:
+def _without_us(paths: Installed, conf: SlurmConf) -> SlurmConf:
+    """slurm.conf as it would be had smartmig never been installed, with all that others changed since."""
+    manifest = read_manifest(paths)
+    if manifest is None:
+        return conf
+    if _sha256(conf) == manifest["conf_sha256"]:
+        with suppress(FileNotFoundError):
+            return SlurmConf.of(conf.path, paths.conf_backup.read_bytes())
+    return conf.without_settings(manifest["settings"], manifest["lines_before"])
+
+
+def _built_before(manifest: dict[str, Any] | None) -> list[Path]:
+    return [Path(name) for name in (manifest or {}).get("built", [])]
+
+
+def _sha256(conf: SlurmConf) -> str:
+    return hashlib.sha256(conf.text.encode()).hexdigest()
+
+
+def _write(path: Path, content: bytes, mode: int) -> None:
+    with atomic_write(path, "wb") as file:
+        os.fchmod(file.fileno(), mode & 0o7777)
+        file.write(content)
+
+
+def _replace(path: Path, content: bytes) -> None:
     """Keeps the owner and mode that Slurm reads it with."""
     status = path.stat()
-    with atomic_write(path) as file:
-        file.write(text)
-    path.chmod(status.st_mode & 0o7777)
+    _write(path, content, status.st_mode)
     if os.geteuid() == 0:
         os.chown(path, status.st_uid, status.st_gid)
 
 
-def _build(target: Path, how: list[str]) -> None:
+def _built(how: list[str]) -> bytes:
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         raise InstallError("gcc: not found; install it with: apt-get install gcc libslurm-dev")
     source = files("smartmig.adapters.slurm") / "native" / how[0]
-    # Beside the target and renamed, because a running slurmctld has the old one open.
-    fresh = target.with_name(f".{target.name}.new")
-    command = [compiler, "-O2", "-fPIC", "-shared", "-x", "c", "-", "-o", str(fresh), *how[1:]]
-    done = subprocess.run(
-        command, input=source.read_text(encoding="utf-8"), capture_output=True, text=True, timeout=BUILD_S, check=False
-    )
-    if done.returncode != 0:
-        why = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip()[:200])
-        raise InstallError(
-            f"{how[0]}: cannot be built: {why}; are Slurm's headers there (apt-get install libslurm-dev)?"
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "built.so"
+        command = [compiler, "-O2", "-fPIC", "-shared", "-x", "c", "-", "-o", str(target), *how[1:]]
+        text = source.read_text(encoding="utf-8")
+        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=BUILD_S, check=False)
+        if done.returncode != 0:
+            why = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip()[:200])
+            raise InstallError(
+                f"{how[0]}: cannot be built: {why}; are Slurm's headers there (apt-get install libslurm-dev)?"
+            )
+        return target.read_bytes()
+
+
+def _plugin_folder(conf: SlurmConf) -> Path:
+    """Where slurmctld finds its plug-ins. Another folder would have to stand in slurm.conf, which clients and nodes
+    read as well: Slurm's commands refuse to start where a folder of PluginDir is missing."""
+    named = [Path(name) for name in (conf.get("PluginDir") or _said_plugin_dir(conf.path)).split(":") if name]
+    known = [found for pattern in PLUGIN_DIRS for found in sorted(Path("/").glob(pattern.lstrip("/")))]
+    for folder in named or known:
+        if (folder / LUA_PLUGIN).exists():
+            return folder
+    looked = ", ".join(map(str, named)) or ", ".join(PLUGIN_DIRS)
+    raise InstallError(f"{LUA_PLUGIN}: not found in {looked}; install slurm-wlm-basic-plugins or set PluginDir")
+
+
+def _said_plugin_dir(conf: Path) -> str:
+    """By the controller, if it answers; else empty."""
+    try:
+        done = subprocess.run(
+            ["scontrol", "show", "config"],
+            env={**os.environ, "SLURM_CONF": str(conf)},
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=ASK_S,
+            check=False,
         )
-    fresh.replace(target)
-
-
-def _plugin_dir() -> str:
-    for pattern in PLUGIN_DIRS:
-        for folder in sorted(Path("/").glob(pattern.lstrip("/"))):
-            if (folder / "job_submit_lua.so").exists():
-                return str(folder)
-    looked = ", ".join(PLUGIN_DIRS)
-    raise InstallError(f"job_submit_lua.so: not found in {looked}; install slurm-wlm-basic-plugins or set PluginDir")
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    found = re.search(r"^PluginDir\s*=\s*(\S+)", done.stdout, re.MULTILINE)
+    return found[1] if found is not None else ""
 
 
 def _uid(name: str) -> int:

@@ -1,9 +1,10 @@
 """Where an installation lies: all in one folder beside slurm.conf, but for the submit script, which Slurm looks for
-beside slurm.conf itself."""
+beside slurm.conf itself, and the kick plug-in, which stands among Slurm's own plug-ins."""
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,15 +48,6 @@ class Installed:
         return self.folder / "libsmartmig_slurm.so"
 
     @property
-    def plugins(self) -> Path:
-        """Its own folder: Slurm opens every file there."""
-        return self.folder / "plugins"
-
-    @property
-    def kick(self) -> Path:
-        return self.plugins / "job_submit_smartmig_kick.so"
-
-    @property
     def unit(self) -> Path:
         """For systemd."""
         return self.folder / "smartmig-slurm.service"
@@ -78,3 +70,10 @@ class Installed:
     @property
     def conf_backup(self) -> Path:
         return self.folder / "slurm.conf.before"
+
+
+def switch_off(off_file: Path) -> None:
+    """The submit script holds nothing from now on. slurmctld may run as another user, and must see that."""
+    off_file.touch()
+    with suppress(PermissionError):  # of another user's file, which is there already
+        off_file.chmod(0o644)

@@ -1,4 +1,4 @@
-"""slurm.conf as text: three settings are changed, every other byte stays."""
+"""slurm.conf as text: two settings are changed, every other byte stays."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LISTED = re.compile(r"\s*(?:PartitionName|NodeName)\s*=", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class SlurmConf:
-    """The file's lines, without their ends."""
+    """The file's lines, without their line feeds; a carriage return stays."""
 
     path: Path
     lines: tuple[str, ...]
@@ -32,10 +32,13 @@ class SlurmConf:
     @classmethod
     def read(cls, path: Path) -> SlurmConf:
         try:
-            text = path.read_text(encoding="utf-8")
+            return cls.of(path, path.read_bytes())
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"{path}: cannot read: {getattr(error, 'strerror', error)}") from None
-        return cls(path, tuple(text.split("\n")))
+
+    @classmethod
+    def of(cls, path: Path, content: bytes) -> SlurmConf:
+        return cls(path, tuple(content.decode("utf-8").split("\n")))
 
     @property
     def text(self) -> str:
@@ -66,6 +69,7 @@ class SlurmConf:
         """The settings changed where they stand, or added at the end."""
         lines = list(self.lines)
         added = []
+        line_end = "\r" if lines[0].endswith("\r") else ""
         for key, value in values.items():
             at = self._find(key)
             if at is None:
@@ -73,26 +77,36 @@ class SlurmConf:
             elif self.get(key) != value:
                 if lines[at].rstrip().endswith("\\"):
                     raise InputError(f"{self.path}:{at + 1}: {key} goes on over several lines; write it on one")
-                lines[at] = f"{key}={value}"
+                lines[at] = f"{key}={value}{line_end}"
         if added:
-            if lines and lines[-1] == "":
+            if lines[-1] == "":
                 lines.pop()
-            lines += [HEADING, *added, ""]
+            elif line_end:
+                lines[-1] += line_end
+            lines += [*(f"{line}{line_end}" for line in (HEADING, *added)), ""]
         return SlurmConf(self.path, tuple(lines))
 
     def without_settings(self, ours: Mapping[str, str], before: Mapping[str, str]) -> SlurmConf:
         """Undo `with_settings` in a file that somebody has changed since: `before` has the lines as they were, empty
-        for those that were added."""
+        for those that were added. Of a list that was changed, too, only our words go."""
         lines = []
         for line in self.lines:
             found = _SETTING.fullmatch(line)
             key = next((key for key in ours if found and key.lower() == found[1].lower()), None)
-            if line == HEADING:
+            if line.rstrip() == HEADING:
                 continue
-            if key is None or found is None or found[2] != ours[key]:
+            if key is None or found is None:
                 lines.append(line)
-            elif before[key]:
-                lines.append(before[key])
+            elif found[2] == ours[key]:
+                lines += [before[key]] if before.get(key) else []
+            else:
+                old = _SETTING.fullmatch(before.get(key, ""))
+                added = set(_words(ours[key])) - set(_words(old[2] if old is not None else ""))
+                words = _words(found[2])
+                kept = [word for word in words if word not in added]
+                if kept:
+                    end = "\r" if line.endswith("\r") else ""
+                    lines.append(line if kept == words else f"{found[1]}={','.join(kept)}{end}")
         return SlurmConf(self.path, tuple(lines))
 
     def line_of(self, key: str) -> str:
@@ -121,12 +135,16 @@ class SlurmConf:
 
 def with_words(value: str, words: tuple[str, ...]) -> str:
     """A list of names joined by commas, with these at its end."""
-    names = [name.strip() for name in value.split(",") if name.strip()]
+    names = _words(value)
     return ",".join([*names, *(word for word in words if word not in names)])
 
 
 def with_tuning(value: str) -> str:
     """The site's own parameters win."""
-    given = [word.strip() for word in value.split(",") if word.strip()]
+    given = _words(value)
     keys = {word.partition("=")[0] for word in given}
     return ",".join([*given, *(f"{key}={number}" for key, number in TUNING.items() if key not in keys)])
+
+
+def _words(value: str) -> list[str]:
+    return [word.strip() for word in value.split(",") if word.strip()]
