@@ -16,11 +16,11 @@ app = typer.Typer(help="Tokens of the API: add, list, revoke. Only hashes are ke
 Name = Annotated[str, typer.Argument(help="Small letters, digits and dashes.")]
 
 
-def _store(journal: str) -> Any:
+def _store(journal: str, create: bool = True) -> Any:
     needs("smartmig token", "sqlalchemy", "alembic")
     from smartmig.control.store import open_store
 
-    return open_store(journal_place(journal))
+    return open_store(journal_place(journal), create)
 
 
 @app.command()
@@ -49,7 +49,7 @@ def list_all(journal: JournalPlace = "", json_output: Json = False) -> None:
     """Tokens by name and role, without their secrets."""
     from dataclasses import asdict
 
-    store = _store(journal)
+    store = _store(journal, create=False)
     from smartmig.control.tokens import list_tokens
 
     holders = list_tokens(store)
@@ -68,6 +68,7 @@ def list_all(journal: JournalPlace = "", json_output: Json = False) -> None:
 @app.command()
 def revoke(name: Name, journal: JournalPlace = "") -> None:
     """Make a token invalid, from now on and for good."""
+    _store(journal, create=False).dispose()  # a journal that is not there holds no token, and need not be made
     store = _store(journal)
     from smartmig.control.tokens import revoke_token
 

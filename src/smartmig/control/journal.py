@@ -28,7 +28,7 @@ import sqlalchemy as sa
 
 from smartmig.control.store import RECORDS, OnlyWriter, open_store, refusing
 from smartmig.control.wire import changed_state, difference, recorded_state, state_to_json
-from smartmig.errors import AdapterError
+from smartmig.errors import AdapterError, SmartmigError
 from smartmig.types import ClusterState
 
 FULL_EVERY = 500
@@ -59,7 +59,7 @@ class Journal:
         self._most_late = most_late
         try:
             self._only = OnlyWriter(self.engine)
-        except AdapterError:
+        except SmartmigError:
             self.engine.dispose()
             raise
         self.session = secrets.token_hex(8)

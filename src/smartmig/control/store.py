@@ -9,15 +9,19 @@ records committed up to there.
 from __future__ import annotations
 
 import fcntl
+import os
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import sqlalchemy as sa
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DatabaseError, SQLAlchemyError
 
 from smartmig.errors import AdapterError, InputError
 
@@ -92,49 +96,69 @@ MIGRATIONS: tuple[Callable[[Operations], None], ...] = (_make_journal, _make_tok
 
 
 def open_store(place: str, create: bool = True) -> sa.Engine:
-    """An engine for a file or a URL, its tables up to date.
+    """An engine for a file or a URL, its tables up to date; not `create`: for a look, which changes nothing.
 
-    Raises `InputError` for a place that is none, `AdapterError` for a database that does not answer or refuses.
+    Raises `InputError` for a place that is none or holds no journal, `AdapterError` for a database that does not answer
+    or refuses.
     """
     url = _url(place, create)
-    options: dict[str, Any] = {}
-    if url.get_backend_name() == "postgresql":
-        options = {"pool_pre_ping": True, "connect_args": {"connect_timeout": 10}}
-        if not create:
-            options = {"poolclass": sa.NullPool, "connect_args": {"connect_timeout": 10}}  # a look leaves nothing open
-    else:
-        options = {"connect_args": {"timeout": 30}}
+    sqlite = url.get_backend_name() == "sqlite"
+    options: dict[str, Any] = {"connect_args": {"timeout": 30} if sqlite else {"connect_timeout": 10}}
+    if sqlite and not create:
+        options = {"creator": partial(_look_at, str(url.database))}
+    elif not sqlite and create:
+        options["pool_pre_ping"] = True
+    elif not sqlite:
+        options |= {"poolclass": sa.NullPool, "execution_options": {"postgresql_readonly": True}}
     try:
         engine = sa.create_engine(url, **options)
     except ImportError as error:
         raise AdapterError(f"{_shown(url)}: a driver is missing ({error.name}); pip install 'smartmig[live]'") from None
-    if url.get_backend_name() == "sqlite":
+    except SQLAlchemyError as error:
+        raise InputError(f"{_shown(url)}: not a database URL ({error})") from None
+    if sqlite and create:
         sa.event.listen(engine, "connect", _prepare_sqlite)
     with refusing(url):
-        migrate(engine)
+        (migrate if create else _require)(engine)
     return engine
 
 
 def _url(place: str, create: bool) -> sa.URL:
-    if "://" in place:
-        try:
-            url = sa.make_url(place)
-        except SQLAlchemyError:
-            raise InputError(f"{place.partition('@')[2] or place}: not a database URL") from None
-        if url.get_backend_name() not in ("postgresql", "sqlite"):
-            raise InputError(f"{_shown(url)}: a journal lies in SQLite or PostgreSQL, not in {url.get_backend_name()}")
-        return url.set(drivername="postgresql+psycopg") if url.get_backend_name() == "postgresql" else url
+    if "://" not in place:
+        return _file_url(place, place, create)
+    try:
+        url = sa.make_url(place)
+    except (SQLAlchemyError, ValueError):
+        raise InputError(f"{place.rpartition('@')[2]}: not a database URL, as postgresql://user@host:5432/db") from None
+    if url.get_backend_name() == "postgresql":
+        return url.set(drivername="postgresql+psycopg")
+    if url.get_backend_name() != "sqlite":
+        raise InputError(f"{_shown(url)}: a journal lies in SQLite or PostgreSQL, not in {url.get_backend_name()}")
+    if not url.database or url.database == ":memory:" or url.host or url.query:
+        raise InputError(
+            f"{_shown(url)}: a journal lies in a file, and nothing else is set, as in sqlite:///journal.db"
+        )
+    return _file_url(_shown(url), url.database, create)
+
+
+def _file_url(named: str, place: str, create: bool) -> sa.URL:
     path = Path(place)
-    if not create and not path.is_file():
-        raise InputError(f"{place}: no such journal")
     if path.is_dir():
-        raise InputError(f"{place}: cannot write: it is a folder")
+        raise InputError(f"{named}: {'cannot write' if create else 'not a journal'}: it is a folder")
+    if not create and not path.is_file():
+        raise InputError(f"{named}: no such journal")
     if create:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InputError(f"{place}: cannot write: {error.strerror}") from None
+            raise InputError(f"{named}: cannot write: {error.strerror}") from None
     return sa.URL.create("sqlite", database=str(path))
+
+
+def _look_at(path: str) -> sqlite3.Connection:
+    """For reading. Where there is no write-ahead log nobody writes, and nothing need be made beside the file."""
+    quiet = "" if Path(f"{os.path.realpath(path)}-wal").exists() else "&immutable=1"
+    return sqlite3.connect(f"file:{quote(path)}?mode=ro{quiet}", uri=True, timeout=30, check_same_thread=False)
 
 
 def _shown(url: sa.URL) -> str:
@@ -153,7 +177,7 @@ def refusing(url: sa.URL) -> Iterator[None]:
     """A database's complaint as one sentence of ours."""
     try:
         yield
-    except (DBAPIError, SQLAlchemyError) as error:
+    except (SQLAlchemyError, sqlite3.Error, UnicodeError) as error:
         reason = " ".join(str(getattr(error, "orig", None) or error).split())
         raise AdapterError(f"{_shown(url)}: the database refuses: {reason[:300]}") from None
 
@@ -165,16 +189,36 @@ def migrate(engine: sa.Engine) -> int:
             # Two daemons that start together must not both create the tables.
             connection.execute(sa.text("SELECT pg_advisory_xact_lock(760314)"))
         SCHEMA.create(connection, checkfirst=True)
-        present = connection.scalar(sa.select(sa.func.max(SCHEMA.c.version))) or 0
-        if present > len(MIGRATIONS):
-            raise AdapterError(
-                f"{_shown(engine.url)}: schema {present} is from a newer smartmig; this one knows {len(MIGRATIONS)}"
-            )
+        present = _version(connection)
         change = Operations(MigrationContext.configure(connection))
         for version in range(present, len(MIGRATIONS)):
             MIGRATIONS[version](change)
             connection.execute(SCHEMA.insert().values(version=version + 1))
     return len(MIGRATIONS)
+
+
+def _require(engine: sa.Engine) -> None:
+    """Our tables, of this version or an older one: every version so far has its records in the same table."""
+    try:
+        with engine.connect() as connection:
+            found = sa.inspect(connection).has_table(SCHEMA.name) and _version(connection) > 0
+    except DatabaseError as error:
+        if getattr(error.orig, "sqlite_errorcode", None) != sqlite3.SQLITE_NOTADB:
+            raise
+        found = False
+    if not found:
+        raise InputError(f"{_shown(engine.url)}: not a journal: smartmig has written nothing there")
+
+
+def _version(connection: sa.Connection) -> int:
+    """0: nothing yet."""
+    present: int = connection.scalar(sa.select(sa.func.max(SCHEMA.c.version))) or 0
+    if present > len(MIGRATIONS):
+        raise AdapterError(
+            f"{_shown(connection.engine.url)}: schema {present} is from a newer smartmig; "
+            f"this one knows {len(MIGRATIONS)}"
+        )
+    return present
 
 
 class OnlyWriter:
@@ -186,7 +230,10 @@ class OnlyWriter:
         self._connection: sa.Connection | None = None
         if engine.url.get_backend_name() == "sqlite":
             place = f"{engine.url.database}.lock"
-            self._file = Path(place).open("w")  # noqa: SIM115 (held as long as we live)
+            try:
+                self._file = Path(place).open("w")  # noqa: SIM115 (held as long as we live)
+            except OSError as error:
+                raise InputError(f"{place}: cannot write: {error.strerror}") from None
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
