@@ -132,6 +132,42 @@ def test_journal__has_one_writer(tmp_path: Path) -> None:
     Journal(str(tmp_path / "j.db")).close()
 
 
+def test_journal__says_what_it_cannot_write_and_goes_on(tmp_path: Path) -> None:
+    journal = Journal(str(tmp_path / "j.db"))
+    whole = ClusterState(1.0, (), (JobRequest(JobKey("a", 0.0)),))
+    half = replace(whole, queued=(JobRequest(JobKey("\ud800", 0.0)),))
+    journal.append("audit", 0.0, {"what": "half a character \ud800"})
+    journal.append("audit", 0.0, {"what": object()})
+    for state in (whole, half, whole):
+        journal.append_state(state)
+    journal.sync(10)
+    assert not journal.failed
+    found = list(journal.reader.records())
+    assert [record.kind for record in found] == ["error", "error", "state", "error", "state"]
+    assert "kind audit cannot be written" in found[0].body["what"]
+    assert "full" in found[-1].body, "a state that follows a lost one stands alone"
+    journal.close()
+
+
+def test_journal__tells_of_any_failure_and_writes_again_when_it_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(str(tmp_path / "j.db"))
+
+    def fails() -> Any:
+        raise MemoryError("no room")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(journal.engine, "begin", fails)
+        journal.append("audit", 0.0, {"what": "first"})
+        with pytest.raises(AdapterError, match="no room"):
+            journal.sync(10)
+    journal.append("audit", 0.0, {"what": "second"})
+    journal.sync(10)
+    assert [record.body["what"] for record in journal.reader.records()] == ["first", "second"]
+    journal.close()
+
+
 def test_migrations__bring_an_older_journal_up_to_date(tmp_path: Path) -> None:
     place = tmp_path / "old.db"
     engine = open_store(str(place))

@@ -102,7 +102,7 @@ class Journal:
             while not self._waiting.empty() and len(items) < 1000:
                 items.append(self._waiting.get())
             going = None not in items
-            late += [row for row in map(self._row, items) if row is not None]
+            late += [self._row(item) for item in items if item is not None and not isinstance(item, threading.Event)]
             try:
                 if late or self.failed:
                     self._only.hold()  # a server that went away has forgotten who writes
@@ -113,14 +113,14 @@ class Journal:
                         connection.execute(RECORDS.insert(), late)
                 self._written = (self._written or 0) + len(late)
                 late, self.failed = [], ""
-            except AdapterError as error:
+            except Exception as error:  # whatever it is, the loop must hear of it, and somebody must go on writing
                 # Tried again with whatever comes next: a server may come back.
-                self.failed = str(error)
+                self.failed = str(error) if isinstance(error, AdapterError) else f"the journal fails: {error!r}"
                 if len(late) > self._most_late:
                     self._last = None  # what follows must not build on a state that is lost
                     self._written = None
                     lost = {"what": f"{len(late)} records were lost: {error}"}
-                    late = [self._record("error", late[-1]["time_s"], lost)]
+                    late = [self._row(("error", late[-1]["time_s"], lost))]
             for item in items:
                 if isinstance(item, threading.Event):
                     item.set()
@@ -133,18 +133,16 @@ class Journal:
         before, self._written = self._written, present
         return late if before is None else late[present - before :]
 
-    def _row(self, item: Any) -> dict[str, Any] | None:
-        if item is None or isinstance(item, threading.Event):
-            return None
-        if isinstance(item, ClusterState):
-            return self._record("state", item.time_s, self._state_body(item))
-        return self._record(*item)
-
-    def _record(self, kind: str, time_s: float, body: dict[str, Any]) -> dict[str, Any]:
+    def _row(self, item: ClusterState | tuple[str, float, dict[str, Any]]) -> dict[str, Any]:
+        kind, time_s = ("state", item.time_s) if isinstance(item, ClusterState) else item[:2]
         try:
+            body = self._state_body(item) if isinstance(item, ClusterState) else item[2]
             text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-        except (TypeError, ValueError) as error:
+            text.encode()  # half a character is no text to a database
+        except Exception as error:
             # Better a record that says so than a journal that stops.
+            if isinstance(item, ClusterState):
+                self._last = None  # what follows must not build on a state that is lost
             kind, text = "error", json.dumps({"what": f"a record of kind {kind} cannot be written: {error}"})
         return {"time_s": time_s, "session": self.session, "kind": kind, "body": text}
 
