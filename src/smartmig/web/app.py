@@ -3,6 +3,7 @@
 Every route but `/health` asks for a token; those that change something ask for an operator's and leave an audit record.
 """
 
+import json
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -10,6 +11,7 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, HTTPException, Query, Response, Security
+from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from fastapi.security import HTTPAuthorizationCredentials
@@ -42,7 +44,7 @@ from smartmig.web.answers import (
     WhoAnswer,
 )
 from smartmig.web.events import Hub
-from smartmig.web.guarding import COOKIE, RateLimit, asks_for, bearer
+from smartmig.web.guarding import COOKIE, BodyGate, Doorkeeper, RateLimit, asks_for, bearer
 from smartmig.web.metrics import Metrics
 from smartmig.web.pages import add_pages
 from smartmig.web.playground.routes import add_playground
@@ -59,6 +61,7 @@ SILENT_S = 60.0
 REFUSALS: dict[int | str, dict[str, Any]] = {
     401: {"description": "no valid token"},
     403: {"description": "the token's role is not enough"},
+    413: {"description": "the body is too large"},
     429: {"description": "too many requests"},
 }
 
@@ -133,8 +136,9 @@ def create_app(
     """The application for a running loop."""
     loop = server.loop
     app = FastAPI(title="smartmig", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
-    limit = limit or RateLimit()
-    viewer, operator = (asks_for(role, loop.journal.engine, limit) for role in (Role.viewer, Role.operator))
+    keeper = Doorkeeper(loop.journal.engine, limit or RateLimit())
+    app.add_middleware(BodyGate, keeper=keeper)
+    viewer, operator = (asks_for(role, keeper) for role in (Role.viewer, Role.operator))
     reads: dict[str, Any] = {"dependencies": [Depends(viewer)], "responses": REFUSALS, "tags": ["look"]}
     changes: dict[str, Any] = {"responses": REFUSALS, "tags": ["change"]}
     Operator = Annotated[Holder, Depends(operator)]
@@ -143,6 +147,14 @@ def create_app(
     def refuse(request: Any, error: SmartmigError) -> JSONResponse:
         del request
         return JSONResponse({"detail": str(error)}, 503)
+
+    @app.exception_handler(RequestValidationError)
+    def explain(request: Any, error: RequestValidationError) -> Response:
+        """What is wrong and where, without what was sent: not all of that can be said again in JSON."""
+        del request
+        told = [{"type": one["type"], "loc": one["loc"], "msg": one["msg"]} for one in error.errors()]
+        # In ASCII, as the names of unknown fields are the sender's too, and may hold half a character.
+        return Response(json.dumps({"detail": told}), 422, media_type="application/json")
 
     @app.get("/health", tags=["look"])
     def health() -> Health:

@@ -1,0 +1,99 @@
+"""The application itself, asked without a network: what it refuses, and how."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from live_cluster import GANG_NAMES, gang_loop
+from smartmig.cli.live_policy import FALLBACK
+from smartmig.control.tokens import Role, add_token
+from smartmig.web.app import Server, create_app
+from smartmig.web.guarding import MOST_BODY_BYTES, RateLimit
+from smartmig.web.playground.runs import Playground
+from strategies import make_gangs
+
+
+class Site:
+    """The application on a small cluster, and a token for each role."""
+
+    def __init__(self, folder: Path) -> None:
+        self.loop, _ = gang_loop(folder, make_gangs((0, 4, 30, 40), (0, 3, 20, 60)))
+        self.tokens = {role: add_token(self.loop.journal.engine, role.value, role) for role in Role}
+        worlds = ("gang",)
+        self.server = Server(self.loop, GANG_NAMES.policy(worlds), FALLBACK.policy(worlds))
+        self.playground = Playground(folder / "playground", self.server.hub.tell)
+        self.ending = False
+        self.app = create_app(self.server, self.playground, RateLimit(1e9, 1e9), ends=lambda: self.ending)
+
+    def ask(self, path: str, role: Role | None = Role.operator, app: Any = None, **request: Any) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {self.tokens[role]}"} if role is not None else {}
+        headers |= request.pop("headers", {})
+
+        async def run() -> httpx.Response:
+            transport = httpx.ASGITransport(app or self.app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://testserver") as client:
+                return await client.request(request.pop("method", "GET"), path, headers=headers, **request)
+
+        return asyncio.run(run())
+
+    def send(self, path: str, text: str | bytes, role: Role | None = Role.operator) -> httpx.Response:
+        return self.ask(path, role, method="POST", content=text, headers={"Content-Type": "application/json"})
+
+    def close(self) -> None:
+        self.playground.close()
+        self.loop.journal.close()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    made = Site(tmp_path_factory.mktemp("site"))
+    yield made
+    made.close()
+
+
+RUNS = "/api/v1/playground/runs"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "where"),
+    [
+        (RUNS, '{"world": "mig", "multiplier": NaN, "policies": [{}]}', "multiplier"),
+        (RUNS, '{"world": "mig", "multiplier": Infinity, "policies": [{}]}', "multiplier"),
+        (RUNS, '{"world": "mig", "days": 1e999, "policies": [{}]}', "days"),
+        (RUNS, '{"world": "mig", "gpus": "\\ud800", "policies": [{}]}', "gpus"),
+        (RUNS, '{"world": "\\ud800"}', "body"),
+        (RUNS, '{"world": "mig", "policies": [{}], "\\ud800": 1}', "unicode"),
+        ("/api/v1/mode", '{"mode": "\\ud800"}', "mode"),
+        ("/api/v1/mode", '{"mode": NaN}', "mode"),
+        ("/api/v1/kill", '{"why": "\\ud800"}', "why"),
+    ],
+)
+def test_wishes__that_json_cannot_say_again_are_refused_by_name(site: Site, path: str, body: str, where: str) -> None:
+    answer = site.send(path, body)
+    assert answer.status_code == 422, answer.text
+    assert where in answer.text
+    assert all(set(one) == {"type", "loc", "msg"} for one in answer.json()["detail"])
+
+
+def test_bodies__are_read_only_of_those_with_a_token_and_only_a_little(site: Site) -> None:
+    read = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal read
+        while read < 100 * MOST_BODY_BYTES:
+            read += 1024
+            yield b" " * 1024
+
+    for path in (RUNS, "/api/v1/mode", "/api/v1/kill", "/nowhere"):
+        assert site.ask(path, None, method="POST", content=endless()).status_code == 401
+    assert read == 0
+    answer = site.ask("/api/v1/mode", method="POST", content=endless(), headers={"Content-Type": "application/json"})
+    assert (answer.status_code, answer.json()) == (413, {"detail": "the body is too large: allowed are 65,536 bytes"})
+    assert read <= MOST_BODY_BYTES + 2048
+    assert site.send("/api/v1/mode", b'{"mode": "act"}' + b" " * (MOST_BODY_BYTES - 15)).status_code == 200
