@@ -31,9 +31,10 @@ from smartmig.control.wire import changed_state, difference, recorded_state, sta
 from smartmig.errors import AdapterError, SmartmigError
 from smartmig.types import ClusterState
 
+KINDS = ("boot", "state", "decision", "outcome", "memory", "audit", "error")
+
 FULL_EVERY = 500
 """A whole state at least once in so many, so that reading need not begin at the beginning."""
-
 
 MOST_LATE = 100_000
 """Records that wait in memory while the database is away; if more come, all of them are lost, and a record says so."""

@@ -17,7 +17,9 @@ from enum import StrEnum
 import sqlalchemy as sa
 
 from smartmig.control.store import RECORDS, TOKENS, refusing
-from smartmig.errors import InputError
+from smartmig.errors import AdapterError, InputError
+
+NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 
 class Role(StrEnum):
@@ -39,7 +41,7 @@ class Holder:
 
 def add_token(engine: sa.Engine, name: str, role: Role) -> str:
     """A new token, shown once. Raises `InputError` for a bad or a known name."""
-    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,62}", name):
+    if not NAME.fullmatch(name):
         raise InputError(f"'{name[:40]}': a token's name has 1 to 63 small letters, digits and dashes")
     secret, salt = secrets.token_urlsafe(32), secrets.token_hex(16)
     with refusing(engine.url), engine.begin() as connection:
@@ -77,13 +79,23 @@ def list_tokens(engine: sa.Engine) -> list[Holder]:
 def holder_of(engine: sa.Engine, token: str) -> Holder | None:
     """Whose token this is, if it is one and still holds."""
     name, _, secret = token.partition(".")
-    if not secret or len(token) > 200 or not name.isascii() or not secret.isascii():
+    if not NAME.fullmatch(name) or not secret.isascii() or len(token) > 200:
         return None
     with refusing(engine.url), engine.connect() as connection:
         row = connection.execute(sa.select(TOKENS).where(TOKENS.c.name == name)).one_or_none()
     if row is None or row.revoked_s is not None or not hmac.compare_digest(row.digest, _digest(row.salt, secret)):
         return None
     return Holder(row.name, Role(row.role), row.made_s)
+
+
+def still_holds(engine: sa.Engine, name: str) -> bool:
+    """Whether the token of that name, once shown to be somebody's, was not revoked since; False when nobody can say."""
+    query = sa.select(TOKENS.c.name).where(TOKENS.c.name == name, TOKENS.c.revoked_s.is_(None))
+    try:
+        with refusing(engine.url), engine.connect() as connection:
+            return connection.scalar(query) is not None
+    except AdapterError:
+        return False
 
 
 def _digest(salt: str, secret: str) -> str:

@@ -189,7 +189,7 @@ class ModeWish(BaseModel, extra="forbid"):
 
 
 class KillWish(BaseModel, extra="forbid"):
-    why: str = Field(default="asked for by API", max_length=200)
+    why: str = Field(min_length=1, max_length=200, description="for the journal")
 
 
 class Changed(BaseModel):

@@ -8,7 +8,8 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated, Any, Literal
 
 from fastapi import Depends, FastAPI, HTTPException, Query, Response, Security
 from fastapi.exceptions import RequestValidationError
@@ -21,8 +22,9 @@ from smartmig import __version__
 from smartmig.control.decide import Decider, LivePolicy
 from smartmig.control.effect import Effect, estimated, measured
 from smartmig.control.explain import explain
+from smartmig.control.journal import KINDS
 from smartmig.control.loop import Loop, Turn
-from smartmig.control.tokens import Holder, Role
+from smartmig.control.tokens import Holder, Role, still_holds
 from smartmig.control.wire import action_to_json, plan_to_json
 from smartmig.errors import SmartmigError
 from smartmig.types import ClusterState, Start
@@ -51,7 +53,10 @@ from smartmig.web.playground.routes import add_playground
 from smartmig.web.playground.runs import Playground
 from smartmig.web.view import queued_jobs, recorded_answer, state_answer
 
-KINDS = ("boot", "state", "decision", "outcome", "memory", "audit", "error")
+Event = Literal["state", "decision", "outcome", "audit", "error", "playground"]
+NO_NUL = "^[^\\x00]*$"
+"""JSON has no such character, and databases take none."""
+
 EFFECT_EVERY_S = 30.0
 """An estimate simulates thousands of jobs: not for every request."""
 
@@ -216,7 +221,9 @@ def create_app(
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
         newest: bool = False,
         before: Annotated[int | None, Query(ge=0, le=2**62)] = None,
-        text: Annotated[str, Query(max_length=200, description="only records whose JSON holds it")] = "",
+        text: Annotated[
+            str, Query(max_length=200, pattern=NO_NUL, description="only records whose JSON holds it")
+        ] = "",
     ) -> list[RecordAnswer]:
         """Records in order, or the newest first."""
         kinds = tuple(kind or ())
@@ -264,12 +271,15 @@ def create_app(
             drift_checked=loop.turn is not None and loop.turn.judged.drift_checked,
         )
 
-    @app.get("/events", response_class=StreamingResponse, **reads)
+    @app.get("/events", response_class=StreamingResponse, responses=REFUSALS, tags=["look"])
     def events(
-        only: Annotated[str, Query(max_length=20, description="this kind of event and no other")] = "",
+        holder: Annotated[Holder, Depends(viewer)],
+        only: Annotated[Event | None, Query(description="this kind of event and no other")] = None,
     ) -> StreamingResponse:
         """Server-sent events: state, decision, outcome, audit, error, playground."""
-        stream: AsyncIterator[str] = server.hub.listen(lambda: ends() or loop.stopping, only)
+        stream: AsyncIterator[str] = server.hub.listen(
+            lambda: ends() or loop.stopping, only or "", partial(still_holds, loop.journal.engine, holder.name)
+        )
         return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
     @app.get("/metrics", response_class=PlainTextResponse, **reads)

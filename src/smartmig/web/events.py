@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 HEARTBEAT_S = 15.0
 ROOM = 1000
 """A listener that is so many events behind is dropped."""
+
+ASK_EVERY_S = 2.0
+"""How soon a listener whose token was revoked is sent away."""
 
 
 class Hub:
@@ -43,26 +47,33 @@ class Hub:
                     listener.get_nowait()
                 listener.put_nowait(None)
 
-    async def listen(self, ends: Callable[[], bool], only: str = "") -> AsyncIterator[str]:
-        """Events from now on (`only`: of this kind), until the listener goes or the server ends."""
+    async def listen(
+        self, ends: Callable[[], bool], only: str = "", may: Callable[[], bool] = lambda: True
+    ) -> AsyncIterator[str]:
+        """Events from now on (`only`: of this kind), until the listener goes, may no longer listen or the server ends.
+
+        `may` is asked on a thread, now and then.
+        """
         self._loop = asyncio.get_running_loop()
         mine: asyncio.Queue[str | None] = asyncio.Queue(ROOM)
         self._listeners[mine] = only
-        quiet_s = 0.0
+        spoke_s = asked_s = time.monotonic()
         try:
             yield ": smartmig events\n\n"
             while not ends():
+                if time.monotonic() - asked_s >= ASK_EVERY_S:
+                    if not await asyncio.to_thread(may):
+                        return
+                    asked_s = time.monotonic()
                 try:
                     message = await asyncio.wait_for(mine.get(), 0.5)
                 except TimeoutError:
-                    quiet_s += 0.5
-                    if quiet_s >= HEARTBEAT_S:
-                        quiet_s = 0.0
-                        yield ": still here\n\n"
-                    continue
+                    if time.monotonic() - spoke_s < HEARTBEAT_S:
+                        continue
+                    message = ": still here\n\n"
                 if message is None:
                     return
-                quiet_s = 0.0
+                spoke_s = time.monotonic()
                 yield message
         finally:
             self._listeners.pop(mine, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from live_cluster import GANG_NAMES, gang_loop
 from smartmig.cli.live_policy import FALLBACK
-from smartmig.control.tokens import Role, add_token
+from smartmig.control.tokens import Role, add_token, revoke_token, still_holds
 from smartmig.web.app import Server, create_app
 from smartmig.web.guarding import MOST_BODY_BYTES, RateLimit
 from smartmig.web.playground.runs import Playground
@@ -97,3 +98,40 @@ def test_bodies__are_read_only_of_those_with_a_token_and_only_a_little(site: Sit
     assert (answer.status_code, answer.json()) == (413, {"detail": "the body is too large: allowed are 65,536 bytes"})
     assert read <= MOST_BODY_BYTES + 2048
     assert site.send("/api/v1/mode", b'{"mode": "act"}' + b" " * (MOST_BODY_BYTES - 15)).status_code == 200
+
+
+def test_kill__needs_a_reason_and_leaves_everything_alone_without_one(site: Site) -> None:
+    for body in (b"", b"{}", b'{"why": ""}', b"null"):
+        assert site.send("/api/v1/kill", body).status_code == 422
+    assert not site.loop.killed
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/events?only=plans", "playground"),
+        ("/api/v1/journal?kind=plans", "audit"),
+        ("/api/v1/journal?text=%00", "text"),
+    ],
+)
+def test_queries__that_nothing_can_answer_are_refused(site: Site, path: str, allowed: str) -> None:
+    answer = site.ask(path)
+    assert answer.status_code == 422
+    assert allowed in answer.text
+
+
+def test_events__end_when_the_token_is_revoked(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("smartmig.web.events.ASK_EVERY_S", 0.0)
+    token = add_token(site.loop.journal.engine, "guest", Role.viewer)
+
+    async def heard() -> list[str]:
+        stream = site.server.hub.listen(lambda: False, may=partial(still_holds, site.loop.journal.engine, "guest"))
+        said = [await anext(stream)]
+        site.server.hub.tell("audit", {})
+        said.append(await anext(stream))
+        revoke_token(site.loop.journal.engine, "guest")
+        said += [one async for one in stream]
+        return said
+
+    assert asyncio.run(asyncio.wait_for(heard(), 30)) == [": smartmig events\n\n", "id: 1\nevent: audit\ndata: {}\n\n"]
+    assert site.ask("/api/v1/who", None, headers={"Authorization": f"Bearer {token}"}).status_code == 401
