@@ -23,14 +23,15 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instea
 
 
 def output() -> Console:
-    """Tables go here; wide enough for ours when it is a file or a pipe."""
-    console = Console()
-    return console if console.is_terminal else Console(width=140)
+    """Tables go here; wide enough for ours when it is a file or a pipe. Words are printed as they are: a name may hold
+    brackets or colons."""
+    console = Console(markup=False, emoji=False)
+    return console if console.is_terminal else Console(width=140, markup=False, emoji=False)
 
 
 def log(text: str) -> None:
     """One line to stderr."""
-    Console(stderr=True, highlight=False).print(text, style="dim", soft_wrap=True)
+    Console(stderr=True, highlight=False, markup=False, emoji=False).print(text, style="dim", soft_wrap=True)
 
 
 def prepare_place(path: Path) -> None:
@@ -65,7 +66,7 @@ def progress_bar() -> Iterator[Tell]:
     """A bar with rate and time left on stderr; a plain line now and then when that is no terminal."""
     console = Console(stderr=True)
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[rate]}"),

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 from rich.table import Table
+from rich.text import Text
 
 from smartmig.compare import Progress, Shard, bound_shard, gather, n_workers, run_shard, worker_pool
 from smartmig.metrics.objective import energy_tardiness, minutes, watt_minutes
@@ -174,22 +175,23 @@ def _if(condition: object, text: str) -> list[str]:
 
 def result_table(result: Result) -> Table:
     what = result.reproduction
-    table = Table(title=f"{what.title}  [dim]({what.source})[/dim]", title_justify="left")
+    table = Table(title=Text.assemble((what.title, "table.title"), (f"  ({what.source})", "dim")), title_justify="left")
     headings, *rows = result_cells(result)
     for heading in headings:
         theirs = heading == "published"
         side: Literal["left", "right"] = "right" if heading else "left"
         table.add_column(heading, justify=side, style="cyan" if theirs else None)
     for row in rows:
-        table.add_row(
-            *(
-                cell.replace("(median", "[dim](median").replace(")", ")[/dim]") if "(median" in cell else cell
-                for cell in row
-            )
-        )
+        table.add_row(*map(_quiet_median, row))
     table.caption = f"{result.days} days per row, the same for all; mean ± 95 % interval.\n{what.differs}"
     table.caption_justify = "left"
     return table
+
+
+def _quiet_median(cell: str) -> Text:
+    text = Text(cell)
+    text.highlight_regex(r"\(median[^)]*\)", "dim")
+    return text
 
 
 def result_json(result: Result) -> dict[str, Any]:
