@@ -131,6 +131,78 @@ def test_control__mode_pause_and_kill_switch_by_keyboard(page: Any, tokens: dict
     says(page, "#found", "ann: kill (why trying it out)")
 
 
+def test_control__waits_for_the_first_state(page: Any, tokens: dict[str, str]) -> None:
+    waiting: list[Any] = []
+    page.route("**/api/v1/board", lambda route: waiting.append(route))
+    sign_in(page, tokens["ann"], "#who:not(:empty)")
+    buttons = [page.get_by_role("button", name=name) for name in ("Pause", "Kill switch")]
+    for one in (*buttons, *page.locator("#modes input").all()):
+        playwright.expect(one).to_be_disabled()
+    waiting[0].continue_()
+    page.unroute("**/api/v1/board")
+    for one in (*buttons, *page.locator("#modes input").all()):
+        playwright.expect(one).to_be_enabled()
+
+
+def test_control__an_enter_too_many_throws_no_kill_switch(page: Any, tokens: dict[str, str]) -> None:
+    sign_in(page, tokens["ann"])
+    changes: list[str] = []
+    page.on("request", lambda request: request.method == "POST" and changes.append(request.url))
+    page.get_by_role("button", name="Kill switch").press("Enter")
+    playwright.expect(page.get_by_role("button", name="Cancel")).to_be_focused()
+    page.keyboard.press("Enter")
+    playwright.expect(page.locator("#sure")).to_be_hidden()
+    page.get_by_role("button", name="Kill switch").press("Enter")
+    page.get_by_label("Reason, for the journal").fill("a reason")
+    page.keyboard.press("Enter")
+    playwright.expect(page.get_by_role("button", name="Throw the kill switch")).to_be_focused()
+    page.keyboard.press("Escape")
+    playwright.expect(page.locator("#sure")).to_be_hidden()
+    assert changes == []
+
+
+def test_control__a_refused_mode_leaves_the_focus_on_the_one_that_holds(page: Any, tokens: dict[str, str]) -> None:
+    page.expected.append("status of 503")
+    refused = {"status": 503, "content_type": "application/json", "body": '{"detail": "the store is away"}'}
+    page.route("**/api/v1/mode", lambda route: route.fulfill(**refused))
+    sign_in(page, tokens["ann"])
+    page.locator("#modes input:checked").wait_for(state="attached")
+    held = page.locator("#modes input:checked").get_attribute("value")
+    page.locator("#modes input[value=act]").focus()
+    page.keyboard.press("ArrowLeft")
+    says(page, "#alert", "Not done: the store is away")
+    playwright.expect(page.locator(f"#modes input[value={held}]")).to_be_checked()
+    playwright.expect(page.locator(f"#modes input[value={held}]")).to_be_focused()
+
+
+def test_session__comes_back_once_when_the_server_was_away(page: Any, tokens: dict[str, str]) -> None:
+    page.expected.append("status of 503")
+    sign_in(page, tokens["ann"])
+    waiting: list[Any] = []
+    refused = {"status": 503, "content_type": "application/json", "body": '{"detail": "away"}'}
+    page.route("**/api/v1/who", lambda route: waiting.append(route) if waiting else route.fulfill(**refused))
+    streams: list[str] = []
+    page.on("request", lambda request: request.url.endswith("/events") and streams.append(request.url))
+    with page.expect_response("**/api/v1/who"):
+        page.reload()
+    waiting.append(None)
+    page.wait_for_timeout(7000)
+    assert len(waiting) == 2, "one question at a time"
+    waiting[1].continue_()
+    says(page, "#who", "ann, operator")
+    page.wait_for_timeout(500)
+    assert len(streams) == 1
+
+    page.unroute("**/api/v1/who")
+    page.route("**/api/v1/who", lambda route: route.fulfill(**refused))
+    with page.expect_response("**/api/v1/who"):
+        page.reload()
+    page.get_by_role("button", name="Sign out").click()
+    page.wait_for_timeout(3000)
+    assert page.locator("#sign-in").is_visible()
+    assert page.evaluate("sessionStorage.length") == 0
+
+
 def test_journal__search_and_travel_to_what_was(page: Any, tokens: dict[str, str]) -> None:
     sign_in(page, tokens["bob"])
     page.get_by_label("Holds the text").fill("no such thing anywhere")

@@ -45,15 +45,18 @@ const banner = () => {
   }
 };
 
+// Nothing can be changed before it is known what there is to change.
 const controls = () => {
   const {state, me} = now;
-  if (!state || !me) return;
-  const may = me.role === "operator";
+  const may = state !== null && me?.role === "operator";
+  for (const one of document.querySelectorAll("#modes input, #pause, #kill")) one.disabled = !may;
+  if (!state || !me) {
+    $("control-note").textContent = "";
+    return;
+  }
   for (const one of document.querySelectorAll("#modes input")) {
     if (!$("sure").open && !changing) one.checked = one.value === state.mode;
-    one.disabled = !may;
   }
-  $("pause").disabled = $("kill").disabled = !may;
   $("pause").textContent = state.paused ? "Resume" : "Pause";
   $("kill").textContent = state.killed ? "Take the kill switch back" : "Kill switch";
   $("kill").classList.toggle("danger", !state.killed);
@@ -171,6 +174,8 @@ const left = () => {
   stopListening();
   now.me = now.state = now.effect = now.past = null;
   now.connected = false;
+  $("sure").close();
+  controls();
   banner();
 };
 
@@ -187,6 +192,14 @@ const sure = (title, text, yes, withReason) => new Promise((answer) => {
   dialog.returnValue = "no";
   dialog.addEventListener("close", () => answer(dialog.returnValue === "yes" ? $("why").value.trim() || "asked for on the page" : null), {once: true});
   dialog.showModal();
+  $("sure-no").focus(); // an Enter too many changes nothing
+});
+
+// Enter after the reason leads to the button that acts; it does not press it.
+$("why").addEventListener("keydown", (event) => {
+  if (event.key !== "Enter") return;
+  event.preventDefault();
+  $("sure-yes").focus();
 });
 
 // The form would send itself to the server by form-action; the dialog closes without.
@@ -206,31 +219,33 @@ const send = async (path, wish) => {
   }
 };
 
+// Whether it was done.
 const change = async (path, wish, done) => {
   $("alert").textContent = "";
   try {
     const answer = await send(path, wish);
-    Object.assign(now.state, answer);
+    if (now.state) Object.assign(now.state, answer);
     say(done);
     wanted = true;
     controls();
     await look();
+    return true;
   } catch (error) {
     if (error instanceof Refused && error.status !== 401) $("alert").textContent = `Not done: ${error.message}`;
     else if (error instanceof Refused) failed(error);
     else $("alert").textContent = "Not done, or not known to be: the server does not answer.";
     controls();
+    return false;
   }
 };
 
 $("modes").addEventListener("change", async (event) => {
   const mode = event.target.value;
   const go = mode !== "act" || await sure("Switch to act?", "smartmig will hold waiting jobs and start them by its own plans.", "Switch to act", false);
-  if (go) await change("/api/v1/mode", {mode}, `Mode ${mode}.`);
-  else {
-    controls();
-    document.querySelector("#modes input:checked")?.focus();
-  }
+  const done = go && await change("/api/v1/mode", {mode}, `Mode ${mode}.`);
+  if (done) return;
+  controls();
+  if ($("modes").contains(document.activeElement)) document.querySelector("#modes input:checked")?.focus();
 });
 $("pause").addEventListener("click", () =>
   now.state?.paused ? change("/api/v1/resume", {}, "Resumed.") : change("/api/v1/pause", {}, "Paused."));

@@ -3,6 +3,7 @@
 import {Refused, ask, token} from "./api.js";
 import {$} from "./format.js";
 
+const AGAIN_MS = 2000;
 const REVOKED = "The token is not valid, or was revoked.";
 
 const show = (view) => {
@@ -20,6 +21,7 @@ export const startSession = ({entered, left, failed}) => {
     await leaving; // or the cookie of whoever comes next would go with the last one's
     token.set(text);
     const me = await ask("/api/v1/who");
+    if (token.get() !== text) return; // signed out, or in as somebody else, meanwhile
     show("board");
     $("token").value = $("token-error").textContent = $("alert").textContent = "";
     $("who").textContent = `${me.name}, ${me.role}`;
@@ -60,19 +62,30 @@ export const startSession = ({entered, left, failed}) => {
   });
   $("leave").addEventListener("click", () => signOut());
 
+  // The server may be away for a moment: the token is kept, and tried one time after another until somebody signs out.
+  const enterAgain = async (kept) => {
+    while (token.get() === kept) {
+      try {
+        await enter(kept);
+        return;
+      } catch (error) {
+        if (token.get() !== kept) return;
+        if (error instanceof Refused && error.status === 401) {
+          signOut(REVOKED);
+          return;
+        }
+        show("board");
+        failed(error);
+      }
+      await new Promise((go) => setTimeout(go, AGAIN_MS));
+    }
+  };
+
   const kept = token.get();
-  if (!kept) {
+  if (kept) enterAgain(kept);
+  else {
     show("sign-in");
     $("summary").textContent = "Signed out.";
-  } else {
-    enter(kept).catch((error) => {
-      if (error instanceof Refused && error.status === 401) return signOut(REVOKED);
-      // The server may be away for a moment: keep the token and keep trying.
-      show("board");
-      failed(error);
-      const again = setInterval(() => enter(kept).then(() => clearInterval(again)).catch(failed), 2000);
-      return undefined;
-    });
   }
   return {signOut: () => signOut(REVOKED)};
 };
