@@ -158,6 +158,76 @@ def test_stop__sends_a_job_back_into_our_queue(rig: SlurmRig, connection: Connec
     assert rig.runs()[1][2] == "node3"
 
 
+def comments(rig: SlurmRig, job: int) -> tuple[str, str]:
+    """(the administrator's, the owner's) of a job that is held; else empty."""
+    text = rig.scontrol("show", "job", str(job))
+    found = {line.strip().partition("=")[0]: line.strip().partition("=")[2] for line in text.splitlines()}
+    held = " Priority=0 " in text
+    return (found.get("AdminComment", ""), found.get("Comment", "").strip()) if held else ("", "")
+
+
+@both_ways
+def test_hold__everybody_knows_whose_it_is(rig: SlurmRig, connection: Connection) -> None:
+    ours, theirs = ("smartmig held", ""), "[held by its owner]"
+    job, other, first, zero = (rig.sbatch("--gres=gpu:1", "--begin=now+600") for _ in range(4))
+    child = rig.sbatch("--gres=gpu:1", f"--dependency=after:{first}")
+    # What an operator lets go is ours again, and not taken for held by its owner.
+    rig.scontrol("release", str(job), user="root")
+    rig.wait(lambda: comments(rig, job) == ours)
+    # A hold outlives a change of the comment, and ends with the release.
+    rig.scontrol("hold", str(job))
+    rig.scontrol("update", f"JobId={job}", "Comment=a word")
+    assert comments(rig, job) == ("smartmig held", f"a word {theirs}")
+    # Held while smartmig was off, by somebody who may or may not know of it.
+    connection.actuator.let_go(10)
+    rig.scontrol("update", f"JobId={job}", "Comment=more")
+    rig.scontrol("hold", str(other))
+    connection.actuator.take_over(10)
+    time.sleep(1.5)
+    assert comments(rig, job) == ("smartmig held", f"more {theirs}")
+    assert comments(rig, other)[0] == "smartmig let go"
+    for one in (job, other):
+        rig.scontrol("release", str(one))
+    rig.wait(lambda: comments(rig, job)[0] == comments(rig, other)[0] == "smartmig held")
+    assert [theirs in comments(rig, one)[1] for one in (job, other)] == [False, False]
+    # A job that waits for another one waits for it again.
+    rig.wait(lambda: "smartmig parked" in rig.scontrol("show", "job", str(child)))
+    rig.scontrol("hold", str(child))
+    for user in ("nobody", "root"):
+        rig.scontrol("release", str(child), user=user)
+    rig.wait(lambda: rig.job(child)["Priority"] != "0")
+    rig.call(["scancel", str(zero), str(job), str(other)])
+    rig.scontrol("update", f"JobId={first}", "StartTime=now")
+    (request,) = seen(connection, 1).queued
+    assert why(connection, Start(request.key, (Share("node1", 1),))) == ""
+    (request,) = seen(connection, 1).queued
+    assert request.key.job_id == str(child)
+
+
+def test_hold__of_a_job_that_ran_stays_until_it_is_released(rig: SlurmRig, connection: Connection) -> None:
+    job = rig.sbatch("--gres=gpu:1", "--nodelist=node2", seconds=20)
+    (request,) = seen(connection, 1).queued
+    assert why(connection, Start(request.key, (Share("node2", 1),))) == ""
+    rig.wait(lambda: len(rig.runs()) == 1)
+    rig.scontrol("requeuehold", str(job), user="root")
+    rig.wait(lambda: rig.job(job)["JobState"] == "PENDING")
+    time.sleep(2)
+    assert comments(rig, job)[0].startswith("smartmig start")
+    assert connection.source.observe(10).queued == ()
+    rig.scontrol("release", str(job))
+    rig.wait(lambda: comments(rig, job)[0] == "smartmig held")
+    (request,) = seen(connection, 1).queued
+    assert request.nodes == ("node2",)
+    assert len(rig.runs()) == 1
+
+
+def test_jobs__that_ask_for_no_gpu_are_slurms_own(rig: SlurmRig, connection: Connection) -> None:
+    job = rig.sbatch("--gres=gpu:0")
+    rig.wait(lambda: len(rig.runs()) == 1)
+    assert "AdminComment" not in rig.scontrol("show", "job", str(job))
+    assert connection.source.observe(10).queued == ()
+
+
 def cut(*slices: tuple[int, str]) -> Layout:
     return tuple(Placement(start, profile) for start, profile in slices)
 

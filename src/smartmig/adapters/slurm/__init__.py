@@ -3,10 +3,11 @@
 `job_submit.lua` (see `install.py`) holds the jobs; here they are read, started where the policy says, and let go. The
 state lives in Slurm (`marks.py`), so a daemon that is killed leaves nothing behind that the next one cannot read.
 
-What it cannot do, and leaves to Slurm (the job is released unpinned; its administrator's comment says why): parts of
-heterogeneous jobs, `--exclusive`, GPUs by socket, several kinds of GPU in one job, constraints beyond names joined by
-`&` or `|`, anything but one MIG slice of a named profile. It does not see switches, nor accounting limits (a job that
-Slurm keeps pending after its start is taken back and tried again later), nor which card a GPU index belongs to.
+What it cannot do, and leaves to Slurm (the job is released unpinned; its administrator's comment says why):
+`--exclusive`, GPUs by socket, several kinds of GPU in one job, constraints beyond names joined by `&` or `|`, anything
+but one MIG slice of a named profile. Heterogeneous jobs it never touches. It does not see switches, nor accounting
+limits (a job that Slurm keeps pending after its start is taken back and tried again later), nor which card a GPU index
+belongs to.
 """
 
 from __future__ import annotations

@@ -85,18 +85,21 @@ class SlurmActuator:
     def take_over(self, timeout_s: float) -> int:
         if self._rules.off_file is None:
             raise AdapterError("mode act needs the submit script; put it there with `smartmig slurm install`")
-        try:
-            self._rules.off_file.unlink(missing_ok=True)
-        except OSError as error:
-            raise AdapterError(f"{self._rules.off_file}: cannot be removed: {error.strerror}") from None
         self._end_keeper()
         keeper = Keeper(
             *self._open_both(), self._rules.partition, self._rules.start_grace_s, self._cooling, self._one_at_a_time
         )
         try:
+            self._rules.off_file.unlink(missing_ok=True)
             n_held = keeper.tend(timeout_s)
+        except OSError as error:
+            keeper.stop()
+            raise AdapterError(f"{self._rules.off_file}: cannot be removed: {error.strerror}") from None
         except AdapterError:
             keeper.stop()
+            # Nobody would start what is held from now on.
+            with suppress(OSError):
+                switch_off(self._rules.off_file)
             raise
         keeper.start()
         self._keeper = keeper
@@ -192,7 +195,8 @@ class SlurmActuator:
             return record
         if record.base_state != JobState.RUNNING:
             return f"job {action.key.job_id} is {record.state}, not running"
-        self._writers[0].requeue_held(action.key.job_id, timeout_s)
+        # Held at once it could not be told from a job that somebody held. The keeper holds it before it may run.
+        self._writers[0].requeue(action.key.job_id, timeout_s)
         return ""
 
     def _record(self, key: JobKey, timeout_s: float) -> JobRecord | str:

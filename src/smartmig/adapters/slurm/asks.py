@@ -28,7 +28,7 @@ class Ask:
 def asks_gpus(record: JobRecord) -> bool:
     """Whether the job is one of those the submit script holds."""
     asked = ",".join((record.tres_per_node, record.tres_per_job, record.tres_per_socket, record.tres_per_task))
-    return any(gres.name in PLACED for gres in parse_gres(asked))
+    return not record.het_job_id and any(gres.name in PLACED and count for gres, count in parse_gres(asked).items())
 
 
 def read_ask(record: JobRecord) -> Ask | str:
@@ -43,8 +43,10 @@ def read_ask(record: JobRecord) -> Ask | str:
         return f"its constraint '{record.features}' is more than names joined by & or |"
     if "&" in record.features and "|" in record.features:
         return f"its constraint '{record.features}' mixes & and |"
+    if not asks_gpus(record):
+        return "it asks for no GPU"
     ways = [way for way in (record.tres_per_node, record.tres_per_job, record.tres_per_task) if way]
-    counts = parse_gres(ways[0] if ways else "")
+    counts = {gres: count for gres, count in parse_gres(ways[0]).items() if count}
     others = sorted({gres.name for gres in counts} - set(PLACED))
     if len(ways) != 1 or others:
         return f"it asks for {', '.join(others)}" if others else "it counts GPUs in two ways"

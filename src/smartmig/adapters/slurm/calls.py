@@ -33,8 +33,18 @@ class Release:
     """of those it named, only this one; empty = as it was"""
     begin_s: int = 0
     """not before; 0 = as it was"""
-    nice: int = 0
-    """above 0: behind those released later"""
+    nice: int | None = None
+    """None = as it was"""
+
+
+@dataclass(frozen=True)
+class Hold:
+    """How a job is held; its administrator's comment is `marks.HELD` from then on."""
+
+    nodes: tuple[str, ...] | None = None
+    """pinned there; empty = anywhere, None = as it was"""
+    nice: int | None = None
+    """None = as it was"""
 
 
 class SlurmReads(Protocol):
@@ -66,9 +76,9 @@ class SlurmWrites(Protocol):
         """Let the job start."""
         ...
 
-    def hold(self, job: str, mark: str, unpin: bool, timeout_s: float) -> None: ...
+    def hold(self, job: str, hold: Hold, timeout_s: float) -> None: ...
 
-    def requeue_held(self, job: str, timeout_s: float) -> None: ...
+    def requeue(self, job: str, timeout_s: float) -> None: ...
 
     def node(self, name: str, timeout_s: float) -> NodeRecord: ...
 

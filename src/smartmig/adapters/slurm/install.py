@@ -104,6 +104,7 @@ def plan_install(paths: Installed, wishes: Wishes) -> Changes:
         "OFF_FILE": str(paths.off_file),
         "SITE_SCRIPT": str(paths.site_script) if _has_site_script(paths, site) else "",
         "HELD_MARK": marks.HELD,
+        "HOLDING_MARK": marks.HOLDING,
         "PARKED_MARK": marks.PARKED,
         "USER_HOLD": marks.USER_HOLD,
     }

@@ -10,7 +10,7 @@ from contextlib import suppress
 from enum import Enum, auto
 
 from smartmig.adapters.slurm import asks, marks
-from smartmig.adapters.slurm.calls import Release, SlurmReads, SlurmRefusal, SlurmSilence, SlurmWrites
+from smartmig.adapters.slurm.calls import Hold, Release, SlurmReads, SlurmRefusal, SlurmSilence, SlurmWrites
 from smartmig.adapters.slurm.records import JobRecord
 from smartmig.adapters.slurm.source import Cooling
 from smartmig.adapters.slurm.states import JobState
@@ -24,8 +24,8 @@ COOL_S, LONGEST_COOL_S = 5.0, 300.0
 """A job that could not start is left alone for so long, twice as long each time."""
 LONGEST_TURN_S = 60.0
 """The same for a job that only Slurm can place, which has its turn so often at least."""
-BEHIND = 1_000_000
-"""Niceness of such a job."""
+BEHIND = 1_000_000_000
+"""What the niceness of such a job grows by meanwhile; nobody asks for half as much."""
 CURABLE = frozenset({"", "0", "None", "Priority", "Resources", "BeginTime", "Cleaning", "Dependency"})
 """Reasons for which Slurm may start a job by itself in a moment; for any other it is taken back after `HOPELESS_S`."""
 HOPELESS_S = 2.0
@@ -65,7 +65,7 @@ def duty_of(record: JobRecord, now_s: float, start_grace_s: float, cooling: Mapp
     if isinstance(asks.read_ask(record), str) and not record.dependency:
         rests = cooling.get(key_of(record), 0.0) > now_s
         return Duty.give_back if not rests else Duty.none if held else Duty.hold
-    if marks.read_parked(comment) is not None:
+    if marks.read_parked(comment) is not None and not held:
         return Duty.none
     if record.dependency:
         return Duty.park
@@ -142,23 +142,25 @@ class Keeper:
         name, now_s = name_of(record), time.time()
         match duty_of(record, now_s, self._start_grace_s, self._cooling.untils()):
             case Duty.take_back:
+                self._writes.hold(name, as_before(record), timeout_s)
                 started = marks.read_start(record.admin_comment) is not None
-                self._writes.hold(name, marks.HELD, started, timeout_s)
                 longest_s = LONGEST_COOL_S if started else LONGEST_TURN_S
                 patience_s = self._cooling.leave(key_of(record), now_s, COOL_S, longest_s)
                 log.warning("job %s did not start (%s) and is left alone for %g s", name, record.reason, patience_s)
             case Duty.give_back:
                 why = str(asks.read_ask(record))
                 mark = marks.write_given_back(record.submit_s, now_s, why)
-                self._writes.release(name, Release(mark, own_nodes(record), nice=BEHIND), timeout_s)
+                behind = own_nice(record) + BEHIND
+                self._writes.release(name, Release(mark, own_nodes(record), nice=behind), timeout_s)
                 log.warning("job %s is left to Slurm: %s", name, why)
             case Duty.park:
-                begin_s = 0 if record.eligible_s >= marks.FAR_S else record.eligible_s
+                begin_s = marks.read_parked(record.admin_comment)
+                if begin_s is None:
+                    begin_s = 0 if record.eligible_s >= marks.FAR_S else record.eligible_s
                 release = Release(marks.write_parked(begin_s), own_nodes(record), begin_s=marks.FAR_S)
                 self._writes.release(name, release, timeout_s)
             case Duty.hold:
-                pinned = marks.read_start(record.admin_comment) is not None
-                self._writes.hold(name, marks.HELD, pinned, timeout_s)
+                self._writes.hold(name, as_before(record), timeout_s)
                 log.info("job %s waits for smartmig now", name)
 
 
@@ -181,10 +183,23 @@ def release_all(reads: SlurmReads, writes: SlurmWrites, partition: str, timeout_
             raise SlurmSilence(f"only {n_released} jobs were let go within {timeout_s:g} s; call it again")
         parked_s = marks.read_parked(comment)
         begin_s = 0 if parked_s is None else max(parked_s, int(time.time()))
+        release = Release(marks.LET_GO, own_nodes(record), begin_s=begin_s, nice=as_before(record).nice)
         with suppress(SlurmRefusal):
-            writes.release(name_of(record), Release(marks.LET_GO, own_nodes(record), begin_s=begin_s), left_s)
+            writes.release(name_of(record), release, left_s)
             n_released += 1
     return n_released
+
+
+def own_nice(record: JobRecord) -> int:
+    """Its owner's."""
+    return record.nice - BEHIND if record.nice > BEHIND // 2 else record.nice
+
+
+def as_before(record: JobRecord) -> Hold:
+    """Held, where and with the niceness that its owner asked for."""
+    pinned = marks.read_start(record.admin_comment) is not None
+    nice = own_nice(record)
+    return Hold(own_nodes(record) if pinned else None, nice if nice != record.nice else None)
 
 
 def name_of(record: JobRecord) -> str:

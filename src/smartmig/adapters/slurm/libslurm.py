@@ -7,7 +7,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from smartmig.adapters.slurm.calls import Release, SlurmRefusal, SlurmSilence, TimedThread
+from smartmig.adapters.slurm import marks
+from smartmig.adapters.slurm.calls import Hold, Release, SlurmRefusal, SlurmSilence, TimedThread
 from smartmig.adapters.slurm.records import (
     JobRecord,
     NodeRecord,
@@ -20,6 +21,7 @@ from smartmig.errors import AdapterError
 
 LIBRARY = "libslurm.so"
 NO_CHANGE = -1
+SAME_NICE = -(2**31)
 UNREACHABLE = frozenset((*range(1800, 1804), *range(5000, 5006)))
 """Errors of slurm_errno.h that mean the controller was not reached: "SLURMCTLD_COMMUNICATIONS" and "SOCKET"."""
 
@@ -83,16 +85,17 @@ class LibSlurm:
 
     def release(self, job: str, release: Release, timeout_s: float) -> None:
         words = [text.encode() for text in (job, ",".join(release.nodes), release.partition, release.mark)]
-        numbers = ctypes.c_long(release.begin_s), ctypes.c_uint(release.nice)
+        numbers = ctypes.c_long(release.begin_s), _nice(release.nice)
         call = self._shim.smartmig_release
         self._write(f"release of job {job}", lambda: call(*words, *numbers), timeout_s)
 
-    def hold(self, job: str, mark: str, unpin: bool, timeout_s: float) -> None:
-        call = self._shim.smartmig_hold
-        self._write(f"hold of job {job}", lambda: call(job.encode(), mark.encode(), int(unpin)), timeout_s)
+    def hold(self, job: str, hold: Hold, timeout_s: float) -> None:
+        nodes = None if hold.nodes is None else ",".join(hold.nodes).encode()
+        words = job.encode(), marks.HELD.encode(), nodes, _nice(hold.nice)
+        self._write(f"hold of job {job}", lambda: self._shim.smartmig_hold(*words), timeout_s)
 
-    def requeue_held(self, job: str, timeout_s: float) -> None:
-        self._write(f"requeue of job {job}", lambda: self._shim.smartmig_requeue_held(job.encode()), timeout_s)
+    def requeue(self, job: str, timeout_s: float) -> None:
+        self._write(f"requeue of job {job}", lambda: self._shim.smartmig_requeue(job.encode()), timeout_s)
 
     def node(self, name: str, timeout_s: float) -> NodeRecord:
         found = self.nodes(timeout_s)
@@ -131,3 +134,7 @@ class LibSlurm:
             text = (self._shim.smartmig_error(code) or b"").decode(errors="replace")
             kind = SlurmSilence if code in UNREACHABLE else SlurmRefusal
             raise kind(f"{what}: {text} ({code})")
+
+
+def _nice(nice: int | None) -> ctypes.c_int:
+    return ctypes.c_int(SAME_NICE if nice is None else nice)

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from smartmig.types import Share
 
 HELD = "smartmig held"
+HOLDING = "smartmig holding"
+"""for the moment that scontrol needs to hold a job: the submit script makes it `smartmig held` then"""
 PARKED = "smartmig parked"
 """Slurm does not look at the dependencies of a held job, so one that has some is let go with a start in the far future,
 which the daemon moves to now. Followed by the start its owner asked for."""
@@ -86,6 +88,15 @@ def read_given_back(comment: str, submit_s: int) -> float | None:
     """When we gave the job back, if that was in this life of it."""
     found = _GIVEN.match(comment)
     return float(found[2]) if found is not None and int(found[1]) == submit_s else None
+
+
+def is_hold(comment: str, submit_s: int) -> bool:
+    """Whether we hold a job that has this mark and is held. Any other mark was there before: Slurm, or somebody with
+    `scontrol requeuehold`, held a job that we had started once, or let go."""
+    start = read_start(comment)
+    held = comment in (HELD, HOLDING) or read_parked(comment) is not None
+    # scontrol marks a job before it releases it.
+    return held or (start is not None and start.submit_s == submit_s)
 
 
 def is_ours(comment: str) -> bool:

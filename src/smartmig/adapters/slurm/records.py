@@ -33,6 +33,7 @@ class JobRecord:
     """may name several, joined by commas"""
     priority: int
     """0 = held"""
+    nice: int
     submit_s: int
     eligible_s: int
     """not before; 0 = not said"""

@@ -12,7 +12,8 @@ import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
-from smartmig.adapters.slurm.calls import Release, SlurmRefusal, SlurmSilence
+from smartmig.adapters.slurm import marks
+from smartmig.adapters.slurm.calls import Hold, Release, SlurmRefusal, SlurmSilence
 from smartmig.adapters.slurm.records import JobRecord, NodeRecord, PartitionRecord, ReservationRecord
 from smartmig.adapters.slurm.states import JobState
 from smartmig.errors import AdapterError
@@ -85,15 +86,21 @@ class Scontrol:
             words.append(f"StartTime={datetime.fromtimestamp(release.begin_s, UTC):%Y-%m-%dT%H:%M:%S}")
         self._run(["update", f"JobId={job}", *words], timeout_s)
         self._run(["release", job], timeout_s)
-        if release.nice:
+        if release.nice is not None:
             self._run(["update", f"JobId={job}", f"Nice={release.nice}"], timeout_s)
 
-    def hold(self, job: str, mark: str, unpin: bool, timeout_s: float) -> None:
+    def hold(self, job: str, hold: Hold, timeout_s: float) -> None:
+        # The mark tells the submit script whose hold it is that comes now.
+        self._run(["update", f"JobId={job}", f"AdminComment={marks.HOLDING}"], timeout_s)
         self._run(["uhold", job], timeout_s)
-        self._run(["update", f"JobId={job}", f"AdminComment={mark}", *(["ReqNodeList="] if unpin else [])], timeout_s)
+        words = [] if hold.nodes is None else [f"ReqNodeList={','.join(hold.nodes)}"]
+        words += [] if hold.nice is None else [f"Nice={hold.nice}"]
+        if words:
+            # Not before it is held, or Slurm might start it anywhere.
+            self._run(["update", f"JobId={job}", *words], timeout_s)
 
-    def requeue_held(self, job: str, timeout_s: float) -> None:
-        self._run(["requeuehold", job], timeout_s)
+    def requeue(self, job: str, timeout_s: float) -> None:
+        self._run(["requeue", job], timeout_s)
 
     def set_node(self, name: str, gres: str, comment: str, timeout_s: float) -> None:
         self._run(["update", f"NodeName={name}", f"Gres={gres}", f"Comment={comment}"], timeout_s)
@@ -120,6 +127,7 @@ class Scontrol:
             reason=row["Reason"].partition(",")[0],
             partition=row["Partition"],
             priority=int(row["Priority"]),
+            nice=int(row["Nice"]),
             submit_s=_seconds(row["SubmitTime"]),
             eligible_s=_seconds(row["EligibleTime"]),
             start_s=_seconds(row["StartTime"]),

@@ -290,11 +290,13 @@ def keys_of(record: JobRecord) -> tuple[JobKey, ...]:
 
 
 def held_by_others(record: JobRecord) -> bool:
-    """By its owner or an operator, which the submit script notes, or by somebody before we came.
+    """By its owner or an operator, which the submit script notes; or by somebody while we were not in charge; or by
+    Slurm or an operator as it was queued again.
 
     Slurm's own reason does not tell: the waiting tasks of an array get another when its limit keeps one of them back.
     """
-    return record.priority == 0 and (marks.USER_HOLD in record.comment or not marks.is_ours(record.admin_comment))
+    ours = marks.is_hold(record.admin_comment, record.submit_s)
+    return record.priority == 0 and (marks.USER_HOLD in record.comment or not ours)
 
 
 def own_nodes(record: JobRecord) -> tuple[str, ...]:

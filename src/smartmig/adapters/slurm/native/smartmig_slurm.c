@@ -4,6 +4,7 @@
  *
  * A handle keeps its own copies: one thread per handle.
  */
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include <slurm/slurm_errno.h>
 
 #define NO_CHANGE (-1)
+#define SAME_NICE INT_MIN
 
 typedef struct {
 	char *text;
@@ -67,7 +69,8 @@ static void put_hosts(handle_t *h, const char *ranges)
 {
 	size_t from = h->length;
 	if (ranges != NULL && *ranges) {
-		hostlist_t hosts = slurm_hostlist_create(ranges);
+		/* `hostlist_t` is the list itself from 23.11 on, a pointer to it before. */
+		__typeof__(slurm_hostlist_create(ranges)) hosts = slurm_hostlist_create(ranges);
 		char *host;
 		while (hosts != NULL && (host = slurm_hostlist_shift(hosts)) != NULL) {
 			if (h->length > from)
@@ -277,6 +280,7 @@ static void put_job(handle_t *h, const slurm_job_info_t *job)
 	put_reason(h, job->state_reason);
 	put(h, job->partition);
 	put_number(h, job->priority);
+	put_number(h, (long long) job->nice - NICE_OFFSET);
 	put_number(h, job->submit_time);
 	put_number(h, job->eligible_time);
 	put_number(h, job->start_time);
@@ -449,11 +453,11 @@ static int update(job_desc_msg_t *request)
 }
 
 /*
- * Pin and release in one call; an empty `nodes` takes a pin away. A `begin` above 0 is the earliest start; a `nice`
- * above 0 puts the job behind those released later.
+ * Pin and release in one call; an empty `nodes` takes a pin away. A `begin` above 0 is the earliest start. `nice` may be
+ * SAME_NICE.
  */
 int smartmig_release(const char *job, const char *nodes, const char *partition, const char *mark, long begin,
-		     unsigned int nice)
+		     int nice)
 {
 	job_desc_msg_t request;
 	slurm_init_job_desc_msg(&request);
@@ -461,8 +465,8 @@ int smartmig_release(const char *job, const char *nodes, const char *partition, 
 	request.priority = INFINITE;
 	request.req_nodes = (char *) nodes;
 	request.admin_comment = (char *) mark;
-	if (nice > 0)
-		request.nice = NICE_OFFSET + nice;
+	if (nice != SAME_NICE)
+		request.nice = NICE_OFFSET + (uint32_t) nice;
 	if (begin > 0)
 		request.begin_time = (time_t) begin;
 	if (partition != NULL && *partition)
@@ -470,8 +474,11 @@ int smartmig_release(const char *job, const char *nodes, const char *partition, 
 	return update(&request);
 }
 
-/* A hold that Slurm counts as the owner's, as that of the submit script. */
-int smartmig_hold(const char *job, const char *mark, int unpin)
+/*
+ * A hold that Slurm counts as the owner's, as that of the submit script. No `nodes`: the pin stays as it is; empty ones
+ * take it away. `nice` may be SAME_NICE.
+ */
+int smartmig_hold(const char *job, const char *mark, const char *nodes, int nice)
 {
 	job_desc_msg_t request;
 	slurm_init_job_desc_msg(&request);
@@ -479,15 +486,17 @@ int smartmig_hold(const char *job, const char *mark, int unpin)
 	request.priority = 0;
 	request.alloc_sid = ALLOC_SID_USER_HOLD;
 	request.admin_comment = (char *) mark;
-	if (unpin)
-		request.req_nodes = (char *) "";
+	if (nodes != NULL)
+		request.req_nodes = (char *) nodes;
+	if (nice != SAME_NICE)
+		request.nice = NICE_OFFSET + (uint32_t) nice;
 	return update(&request);
 }
 
-int smartmig_requeue_held(const char *job)
+int smartmig_requeue(const char *job)
 {
 	job_array_resp_msg_t *answer = NULL;
-	int code = slurm_requeue2((char *) job, JOB_REQUEUE_HOLD, &answer) ? failed() : 0;
+	int code = slurm_requeue2((char *) job, 0, &answer) ? failed() : 0;
 	if (code == 0)
 		code = first_error(answer);
 	slurm_free_job_array_resp(answer);
