@@ -140,7 +140,7 @@ def planned_nodes(rig: SlurmRig) -> dict[str, set[str]]:
     """The nodes each job was sent to, which smartmig notes before it sends it."""
     planned: dict[str, set[str]] = {}
     for line in Installed.find(str(rig.etc)).started.read_text().splitlines():
-        job, _, nodes = line.split(" ")
+        job, _, nodes, _ = line.split(" ")
         planned.setdefault(job, set()).update(nodes.split(","))
     return planned
 

@@ -138,8 +138,37 @@ def test_start__node_without_cpus_is_refused(rig: SlurmRig, connection: Connecti
     )
     assert one.done
     assert "lacks 8 CPUs" in other.why
-    # It rests a while, so that others are looked at.
-    assert connection.source.observe(10).queued == ()
+    # It goes elsewhere, where it finds room, as long as the other one is there.
+    (request,) = connection.source.observe(10).queued
+    assert request.nodes == tuple(name for name in rig.nodes if name != "node1")
+    assert why(connection, Start(request.key, (Share("node2", 1),))) == ""
+
+
+def test_reservation__is_for_those_who_name_it(rig: SlurmRig, connection: Connection) -> None:
+    words = ["ReservationName=mine", "StartTime=now", "Duration=60", "Users=nobody", "Nodes=node2"]
+    rig.scontrol("create", "reservation", *words, user="root")
+    plain, inside = rig.sbatch("--gres=gpu:1"), rig.sbatch("--gres=gpu:1", "--reservation=mine")
+    rig.wait(lambda: connection.source.observe(10).reservations)
+    state = seen(connection, 2)
+    assert [request.nodes for request in state.queued] == [
+        tuple(name for name in rig.nodes if name != "node2"),
+        ("node2",),
+    ]
+    (fence,) = state.reservations
+    assert fence.users == ("nobody",)
+    plan = Start(state.queued[0].key, (Share("node1", 1),)), Start(state.queued[1].key, (Share("node2", 1),))
+    assert all(outcome.done for outcome in connection.actuator.apply(plan, 10))
+    rig.wait(lambda: len(rig.runs()) == 2)
+    assert {run[0]: run[2] for run in rig.runs()} == {str(plain): "node1", str(inside): "node2"}
+    # Slurm lets nobody in who does not name it, not even its own user.
+    other = rig.sbatch("--gres=gpu:1")
+    (request,) = seen(connection, 1).queued
+    assert [one.users for one in connection.source.observe(10).reservations] == [()]
+    assert why(connection, Start(request.key, (Share("node2", 1),))) == ""
+    time.sleep(2)
+    assert rig.job(other)["JobState"] == "PENDING"
+    rig.call(["scancel", str(other)])
+    rig.scontrol("delete", "ReservationName=mine", user="root")
 
 
 def test_stop__sends_a_job_back_into_our_queue(rig: SlurmRig, connection: Connection) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from test_slurm_text import job, node
 from smartmig.adapters.slurm import marks
 from smartmig.adapters.slurm.cards import MigKnobs, counts_of, layouts_of, write_comment
 from smartmig.adapters.slurm.keeper import Duty, duty_of
-from smartmig.adapters.slurm.records import JobRecord, PartitionRecord
+from smartmig.adapters.slurm.records import JobRecord, PartitionRecord, ReservationRecord
 from smartmig.adapters.slurm.started import Started
 from smartmig.adapters.slurm.translate import Snapshot, Translator
 from smartmig.types import ClusterState, JobKey, Placement, Share
@@ -99,14 +100,60 @@ def test_state__jobs_older_than_the_controller_rest_after_its_start() -> None:
 def test_state__a_forgotten_start_goes_elsewhere(tmp_path: Path) -> None:
     key = JobKey("7", 1000.0)
     Started(tmp_path / "started").note(key, ("n1",))
+    boot_s = int(time.time())
+    now_s = boot_s + 30.0
     # Another process reads what the first wrote, and a line that was cut off.
     with (tmp_path / "started").open("a") as file:
         file.write("8 10")
     translator = Translator("gpu", MIG, started=Started(tmp_path / "started"))
-    assert translator.state(seen(job()), NOW_S, {})[0].queued[0].nodes == ("n2", "m1")
-    assert translator.state(seen(job(submit_s=1001)), NOW_S, {})[0].queued[0].nodes == ()
-    only = seen(job(required_nodes=("n1",)))
-    assert translator.state(only, NOW_S, {})[0].queued[0].nodes == ("n1",)
+
+    def nodes(boot_s: int = boot_s, now_s: float = now_s, **changes: Any) -> tuple[str, ...]:
+        return translator.state(seen(job(**changes), boot_s=boot_s), now_s, {})[0].queued[0].nodes
+
+    assert nodes() == ("n2", "m1")
+    assert nodes(submit_s=1001) == ()
+    assert nodes(required_nodes=("n1",)) == ("n1",)
+    # On two nodes there is not enough left without it.
+    assert nodes(n_nodes=2, max_nodes=2, required_nodes=("n1", "n2")) == ("n1", "n2")
+    # A controller that has been there all the time knows where the job is not; and nodes tell a new one in a while.
+    assert nodes(boot_s=boot_s - 3600) == ()
+    assert nodes(now_s=boot_s + 3600.0) == ()
+
+
+def test_state__a_node_without_cpus_or_memory_is_left_out_while_it_lacks_them() -> None:
+    busy = (node("n1", n_cpus_used=30), *NODES[1:])
+    assert state_of(job(n_cpus=2), nodes=busy).queued[0].nodes == ()
+    assert state_of(job(n_cpus=3), nodes=busy).queued[0].nodes == ("n2", "m1")
+    assert state_of(job(memory_mb=4000, memory_per_cpu=False), nodes=busy).queued[0].nodes == ()
+    full = (node("n1", memory_used_mb=62000), *NODES[1:])
+    assert state_of(job(memory_mb=4000, memory_per_cpu=False), nodes=full).queued[0].nodes == ("n2", "m1")
+    # What we started a moment ago counts, and where no GPU is free nobody is tempted.
+    starts = started(1, Share("n2", 1), n_cpus=31)
+    assert state_of(job(n_cpus=3), starts, nodes=busy).queued[0].nodes == ("m1",)
+    taken = (node("n1", n_cpus_used=30, gres_used="gpu:a100:4"), *NODES[1:])
+    assert state_of(job(n_cpus=3), nodes=taken).queued[0].nodes == ()
+    # Nowhere: it keeps nobody from starting.
+    assert state_of(job(n_cpus=3, required_nodes=("n1",)), nodes=busy).queued == ()
+
+
+def test_state__a_job_wider_than_a_node_needs_its_cpus_on_several() -> None:
+    eight = {"tres_per_node": "", "tres_per_job": "gres:gpu:8"}
+    assert len(state_of(job(n_cpus=60, **eight)).queued) == 1
+    assert state_of(job(n_cpus=66, **eight)).queued == ()
+
+
+def test_state__who_names_a_reservation_gets_its_nodes_and_nobody_else() -> None:
+    mine, later = ReservationRecord("mine", ("n1",), 1500, 9000), ReservationRecord("later", ("n2",), 2700, 9000)
+    jobs = job(job_id=1, reservation="mine"), job(job_id=2), job(job_id=3, user_id=1, limit_min=5)
+    state = state_of(*jobs, reservations=(mine, later))
+    assert [request.nodes for request in state.queued] == [("n1",), ("n2", "m1"), ()]
+    assert [(one.name, one.users) for one in state.reservations] == [("mine", ("root",)), ("later", ())]
+    # Not before it begins; other jobs of the same user until then, as far as they end in time.
+    early = job(job_id=1, reservation="later"), job(job_id=2, limit_min=5), job(job_id=3, limit_min=50)
+    state = state_of(*early, reservations=(later,))
+    assert [(request.key.job_id, request.nodes) for request in state.queued] == [("2", ()), ("3", ("n1", "m1"))]
+    assert state_of(job(reservation="gone")).queued == ()
+    assert state_of(job(), reservations=(replace(mine, end_s=1900),)).reservations == ()
 
 
 def test_state__a_started_job_holds_its_gpus_before_slurm_shows_it() -> None:

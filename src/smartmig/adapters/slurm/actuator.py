@@ -27,6 +27,10 @@ from smartmig.types import JobKey, Outcome, Plan, Repartition, Share, Start, Sto
 NO_TIME = "there was no time left for it"
 
 
+class NoRoom(AdapterError):
+    """On the node just now, beside its GPUs. The next look at the cluster knows that."""
+
+
 @dataclass(frozen=True)
 class Rules:
     """What the actuator may do."""
@@ -160,7 +164,7 @@ class SlurmActuator:
             finally:
                 self._free.put(writer)
         # Silence is not the job's fault, and perhaps it was done all the same: the next observation tells.
-        if why and not isinstance(why, SlurmSilence):
+        if why and not isinstance(why, SlurmSilence | NoRoom):
             self._cooling.leave(action.key, time.time(), COOL_S, LONGEST_COOL_S)
         return Outcome(action, done=not why, why=str(why), took_s=time.monotonic() - begun_s)
 
@@ -217,9 +221,9 @@ class SlurmActuator:
                 return record
         return f"job {key.job_id} submitted at {key.submit_s:.0f} is gone"
 
-    def _lacks(self, record: JobRecord, action: Start) -> str:
-        """CPUs and memory, which policies do not look at, and the right slice; the last observation is recent enough
-        for that."""
+    def _lacks(self, record: JobRecord, action: Start) -> Exception | str:
+        """CPUs and memory, which policies do not look at: a plan may give a node's to several jobs. And the right
+        slice. The last observation is recent enough for that."""
         known = self._source.nodes()
         cpus = asks.cpus_per_node(record, len(action.shares))
         memory_mb = asks.memory_per_node(record, len(action.shares))
@@ -232,7 +236,8 @@ class SlurmActuator:
             free_cpus = node.n_cpus - node.n_cpus_used - cpus_booked
             free_mb = node.memory_mb - node.memory_used_mb - memory_booked_mb
             if free_cpus < cpus or free_mb < memory_mb:
-                return f"job {action.key.job_id}: node {node.name} lacks {cpus} CPUs or {memory_mb} MB beside its GPUs"
+                lacks = f"lacks {cpus} CPUs or {memory_mb} MB beside its GPUs"
+                return NoRoom(f"job {action.key.job_id}: node {node.name} {lacks}")
             self._booked[share.node] = (cpus_booked + cpus, memory_booked_mb + memory_mb)
             if not share.n_gpus and not isinstance(ask, str) and self._profile_at(node, share) != ask.profile:
                 place = f"slice {share.start} of card {share.gpu}"

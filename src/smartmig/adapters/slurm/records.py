@@ -125,7 +125,6 @@ class ReservationRecord:
     nodes: tuple[str, ...]
     start_s: int
     end_s: int
-    users: str
 
 
 Record = TypeVar("Record", JobRecord, NodeRecord, PartitionRecord, ReservationRecord)

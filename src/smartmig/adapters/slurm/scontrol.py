@@ -68,7 +68,6 @@ class Scontrol:
                 self._names(row["Nodes"], timeout_s),
                 _seconds(row["StartTime"]),
                 _seconds(row["EndTime"]),
-                _text(row.get("Users", "")),
             )
             for row in rows
             if "ReservationName" in row

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import pwd
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TypeVar
 
@@ -58,6 +58,8 @@ class Seated:
     profile: str = ""
     coming: bool = False
     """started by us, not yet running"""
+    needs: tuple[int, int] = (0, 0)
+    """CPUs and MB on each node, of one that is coming"""
 
 
 @dataclass
@@ -71,8 +73,10 @@ class Read:
     """it waits for nothing but a decision; many for an array"""
     begin_s: float = 0.0
     """not before"""
-    moved: tuple[frozenset[str], JobRequest] | None = None
-    """nodes it was sent to before, and its request without them"""
+    needs: tuple[int, int] = (0, 0)
+    """CPUs and MB on each node, at least"""
+    narrowed: dict[JobKey, tuple[object, JobRequest | None]] = field(default_factory=dict)
+    """why it may not go everywhere just now, and its request then; None = nowhere"""
 
     @property
     def request(self) -> JobRequest | None:
@@ -116,24 +120,27 @@ class Translator:
         if now_s < seen.boot_s + self.reboot_s:
             # The controller may have forgotten that one of these ran.
             pending = [read for read in pending if read.record.submit_s > seen.boot_s]
+        infos, said = self._infos(nodes, seated)
+        rooms = Rooms(nodes, infos, seated)
+        fences = Fences([one for one in seen.reservations if one.nodes and now_s < one.end_s], now_s, pending)
         queued: list[JobRequest] = []
         for read in pending:
+            lacking, own = rooms.lacking(read.needs), fences.of(read.record)
             window = ARRAY_WINDOW
             if read.record.array_max_tasks:
                 window = max(read.record.array_max_tasks - tasks_running.get(read.record.array_job_id, 0), 0)
             for request in read.waiting[:window]:
                 if cooling.get(request.key, 0.0) <= now_s:
-                    queued.append(self._elsewhere(read, request, nodes))
-        infos, said = self._infos(nodes, seated)
+                    forgotten = self._started.forgotten(request.key, seen.boot_s, now_s)
+                    barred = lacking | fences.barring(request) if own is None else lacking
+                    found = _narrowed(read, request, nodes, own, barred, forgotten)
+                    queued += [found] if found is not None else []
         state = ClusterState(
             time_s=now_s,
             nodes=infos,
             queued=_in_order(queued, lambda request: request.key),
             running=_in_order(_placed(seated, infos), lambda job: job.request.key),
-            reservations=tuple(
-                Reservation(r.name, r.nodes, r.start_s, r.end_s, tuple(r.users.split(",")) if r.users else ())
-                for r in seen.reservations
-            ),
+            reservations=fences.reservations(),
         )
         return state, said
 
@@ -146,25 +153,14 @@ class Translator:
         ask = asks.read_ask(record)
         if isinstance(ask, str) or not may_start(record, part):
             return Read(record, None)  # only Slurm can place it, or it waits for something else
-        allowed = _allowed(record, ask, nodes)
-        if allowed is None:
+        needs = _needs(record, ask, nodes)
+        allowed = _allowed(record, needs, nodes)
+        if not allowed:
             return Read(record, None)
         limited = () if len(allowed) == len(nodes) else allowed
         waiting = tuple(self._request(record, key, ask, limited) for key in keys_of(record))
         parked_s = marks.read_parked(record.admin_comment)
-        return Read(record, None, waiting, record.eligible_s if parked_s is None else parked_s)
-
-    def _elsewhere(self, read: Read, request: JobRequest, nodes: Sequence[NodeRecord]) -> JobRequest:
-        """Not where it was sent before, if there is any other node."""
-        before = self._started.nodes(request.key)
-        if not before:
-            return request
-        if len(read.waiting) == 1 and read.moved is not None and read.moved[0] == before:
-            return read.moved[1]
-        left = tuple(name for name in request.nodes or [node.name for node in nodes] if name not in before)
-        moved = replace(request, nodes=left) if left else request
-        read.moved = (before, moved)
-        return moved
+        return Read(record, None, waiting, record.eligible_s if parked_s is None else parked_s, needs)
 
     def _request(self, record: JobRecord, key: JobKey, ask: asks.Ask, nodes: tuple[str, ...] = ()) -> JobRequest:
         limit_s = math.inf if record.limit_min is None else 60.0 * record.limit_min
@@ -197,7 +193,9 @@ class Translator:
             ask = asks.read_ask(record)
             if record.base_state == JobState.PENDING and not isinstance(ask, str):
                 job = RunningJob(self._request(record, key_of(record), ask), mark.at_s, mark.shares)
-                found = Seated(job, ask.profile, coming=True)
+                n_nodes = len(mark.shares)
+                needs = asks.cpus_per_node(record, n_nodes), asks.memory_per_node(record, n_nodes)
+                found = Seated(job, ask.profile, True, needs)
         return found
 
     def _running(self, record: JobRecord, mark: marks.StartMark | None) -> Seated | None:
@@ -312,11 +310,18 @@ def may_start(record: JobRecord, part: PartitionRecord) -> bool:
     return part.max_min is None or (record.limit_min is not None and record.limit_min <= part.max_min)
 
 
-def _allowed(record: JobRecord, ask: asks.Ask, nodes: Sequence[NodeRecord]) -> tuple[str, ...] | None:
-    """Nodes that the job may ever use; None if there is none."""
-    cpus, memory_mb = asks.cpus_per_node(record, ask.n_nodes), asks.memory_per_node(record, ask.n_nodes)
+def _needs(record: JobRecord, ask: asks.Ask, nodes: Sequence[NodeRecord]) -> tuple[int, int]:
+    """CPUs and MB of a job on each node, on as many as it takes for its GPUs."""
+    most = max((total(node.has, "gpu") for node in nodes), default=0)
+    n_nodes = ask.n_nodes or -(-ask.n_gpus // max(most, 1))
+    return asks.cpus_per_node(record, n_nodes), asks.memory_per_node(record, n_nodes)
+
+
+def _allowed(record: JobRecord, needs: tuple[int, int], nodes: Sequence[NodeRecord]) -> tuple[str, ...]:
+    """Nodes that the job may ever use."""
+    cpus, memory_mb = needs
     own = own_nodes(record)
-    fitting = tuple(
+    return tuple(
         node.name
         for node in nodes
         if node.name not in record.excluded_nodes
@@ -325,7 +330,95 @@ def _allowed(record: JobRecord, ask: asks.Ask, nodes: Sequence[NodeRecord]) -> t
         and cpus <= node.n_cpus
         and memory_mb <= node.memory_mb
     )
-    return fitting or None
+
+
+class Rooms:
+    """CPUs and memory beside free GPUs, which policies do not look at."""
+
+    def __init__(self, nodes: Sequence[NodeRecord], infos: Sequence[NodeInfo], seated: Sequence[Seated]) -> None:
+        tempting = {info.name for info in infos if info.n_free or info.gpus}
+        spare = {n.name: (n.n_cpus - n.n_cpus_used, n.memory_mb - n.memory_used_mb) for n in nodes}
+        self._spare = {name: room for name, room in spare.items() if name in tempting}
+        for seat in seated:
+            for share in seat.job.shares if seat.coming else ():
+                if share.node in self._spare:
+                    cpus, memory_mb = self._spare[share.node]
+                    self._spare[share.node] = cpus - seat.needs[0], memory_mb - seat.needs[1]
+        self._lacking: dict[tuple[int, int], frozenset[str]] = {}
+
+    def lacking(self, needs: tuple[int, int]) -> frozenset[str]:
+        """Nodes whose free GPUs are of no use just now to a job with these needs."""
+        found = self._lacking.get(needs)
+        if found is None:
+            short = (name for name, (cpus, mb) in self._spare.items() if cpus < needs[0] or mb < needs[1])
+            found = self._lacking[needs] = frozenset(short)
+        return found
+
+
+class Fences:
+    """Reservations, as Slurm keeps them: who names one gets its nodes and no others; nobody else gets them, not even
+    its own users and accounts. Slurm itself has seen to it that only those name it who may."""
+
+    def __init__(self, records: Sequence[ReservationRecord], now_s: float, pending: Sequence[Read]) -> None:
+        self._records, self._now_s = records, now_s
+        self._users: dict[str, set[str]] = {one.name: set() for one in records}
+        for read in pending if records else ():
+            for name in _named(read.record):
+                if name in self._users:
+                    self._users[name].add(read.waiting[0].user)
+
+    def of(self, record: JobRecord) -> frozenset[str] | None:
+        """The only nodes for this job; None if it names no reservation."""
+        names = _named(record)
+        if not names:
+            return None
+        open_now = [one.nodes for one in self._records if one.name in names and one.start_s <= self._now_s]
+        return frozenset(name for nodes in open_now for name in nodes)
+
+    def barring(self, request: JobRequest) -> frozenset[str]:
+        """Nodes that a job which names none must leave alone though another one of its user may go there."""
+        end_s = self._now_s + request.limit_s
+        closed = [one.nodes for one in self._records if request.user in self._users[one.name] and end_s > one.start_s]
+        return frozenset(name for nodes in closed for name in nodes)
+
+    def reservations(self) -> tuple[Reservation, ...]:
+        """A policy tells users apart, not jobs: those pass that have a job which names it."""
+        return tuple(
+            Reservation(one.name, one.nodes, one.start_s, one.end_s, tuple(sorted(self._users[one.name])))
+            for one in self._records
+        )
+
+
+def _named(record: JobRecord) -> tuple[str, ...]:
+    return tuple(record.reservation.split(",")) if record.reservation else ()
+
+
+def _narrowed(
+    read: Read,
+    request: JobRequest,
+    nodes: Sequence[NodeRecord],
+    own: frozenset[str] | None,
+    barred: frozenset[str],
+    forgotten: frozenset[str],
+) -> JobRequest | None:
+    """The request for `own` nodes only, without those `barred` just now, and without those where a start of it may have
+    been `forgotten` if others are left; None if it can go nowhere."""
+    if own is None and not barred and not forgotten:
+        return request
+    why = own, barred, forgotten
+    known = read.narrowed.get(request.key)
+    if known is not None and known[0] == why:
+        return known[1]
+    n_nodes = max(request.n_nodes, 1)
+    names = request.nodes or tuple(node.name for node in nodes)
+    left = tuple(name for name in names if name not in barred and (own is None or name in own))
+    elsewhere = tuple(name for name in left if name not in forgotten)
+    left = elsewhere if len(elsewhere) >= n_nodes else left
+    found = None
+    if len(left) >= n_nodes:
+        found = request if left == names else replace(request, nodes=left)
+    read.narrowed[request.key] = why, found
+    return found
 
 
 def _placed(seated: Sequence[Seated], nodes: Sequence[NodeInfo]) -> list[RunningJob]:

@@ -426,7 +426,6 @@ int smartmig_reservations(void *handle)
 		put_hosts(h, reservation->node_list);
 		put_number(h, reservation->start_time);
 		put_number(h, reservation->end_time);
-		put(h, reservation->users);
 		end_record(h);
 	}
 	slurm_free_reservation_info_msg(message);
