@@ -48,7 +48,7 @@ class Served:
                 env={**os.environ, "SMARTMIG_HOME": str(folder)},
             )
         self.url = self._find(r'"url": "(http://[^"]+)"')
-        self.token = self._find(r"shown once: (\S+)")
+        self.token = self._find(r'"token": "([^"]+)"')
 
     def _find(self, pattern: str) -> str:
         while not (found := re.search(pattern, self._head())):

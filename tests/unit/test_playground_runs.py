@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("fastapi", reason="needs fastapi (pip install 'smartmig[live]')")
 
 from smartmig.compare import compare
-from smartmig.errors import InputError
+from smartmig.errors import AdapterError, InputError
 from smartmig.report.tables import comparison_cells
 from smartmig.scenario import PolicySpec, read_scenario
 from smartmig.web.playground.runs import MOST_KEPT, Busy, Playground
@@ -117,6 +117,17 @@ def test_playground__a_run_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     playground.close()
     assert found is not None
     assert (found.status, found.detail[:11]) == ("failed", "ended after")
+
+
+def test_playground__no_room_for_a_run_is_one_sentence_and_blocks_no_other(tmp_path: Path) -> None:
+    place = tmp_path / "playground"
+    place.write_text("in the way")
+    playground, wish = Playground(place, silent), MigWish(**SMALL, policies=[{}])
+    with pytest.raises(AdapterError, match="the run cannot be kept"):
+        playground.start(wish, "ann")
+    place.unlink()
+    playground.cancel(playground.start(wish, "ann").id, "ann")
+    playground.close()
 
 
 def test_playground__keeps_the_newest_runs(tmp_path: Path) -> None:

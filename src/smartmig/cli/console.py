@@ -36,9 +36,9 @@ def log(text: str) -> None:
 
 def prepare_place(path: Path) -> None:
     """Make the folder of a report before the long work, so that a place that cannot be written is refused now."""
-    if path.is_dir():
-        raise InputError(f"{path}: cannot write: it is a folder")
     try:
+        if path.is_dir():
+            raise InputError(f"{path}: cannot write: it is a folder")
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent):
             pass

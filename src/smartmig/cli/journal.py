@@ -10,13 +10,15 @@ import typer
 
 from smartmig.cli.console import Json, log, prepare_place, print_json
 from smartmig.cli.live_places import JournalArgument, needs
-from smartmig.errors import InputError
+from smartmig.errors import InputError, UnknownName
 
 app = typer.Typer(help="A controller's journal: show its records, export its jobs.", no_args_is_help=True)
 
+NEEDED = ("smartmig journal", "sqlalchemy", "alembic")
+
 
 def _open(journal: str) -> Any:
-    needs("smartmig journal", "sqlalchemy", "alembic")
+    needs(*NEEDED)
     from smartmig.control.journal import open_journal
 
     return open_journal(journal)
@@ -26,12 +28,18 @@ def _open(journal: str) -> Any:
 def show(
     journal: JournalArgument,
     kind: Annotated[list[str] | None, typer.Option(help="Only these: decision, outcome, audit, error ...")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=10**9, help="The newest so many.")] = 20,
     json_output: Json = False,
 ) -> None:
     """The newest records, oldest of them first."""
+    needs(*NEEDED)
     from dataclasses import asdict
 
+    from smartmig.control.journal import KINDS
+
+    for one in kind or ():
+        if one not in KINDS:
+            raise UnknownName("kind", one, KINDS, "--kind")
     records = list(_open(journal).records(kinds=tuple(kind or ()), limit=limit, newest=True))[::-1]
     if json_output:
         print_json([asdict(record) for record in records])

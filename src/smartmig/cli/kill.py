@@ -8,7 +8,7 @@ import typer
 
 from smartmig.cli.console import Json, print_json
 from smartmig.cli.live_places import KillFile, kill_place
-from smartmig.control.switch import throw_switch
+from smartmig.control.switch import is_thrown, throw_switch
 from smartmig.errors import SmartmigError
 
 
@@ -44,7 +44,7 @@ def kill(
 def resume(kill_file: KillFile = "", json_output: Json = False) -> None:
     """Take the kill switch back; a running controller in mode act takes over again."""
     place = kill_place(kill_file)
-    was_on = place.exists()
+    was_on = is_thrown(place)
     try:
         place.unlink(missing_ok=True)
     except OSError as error:

@@ -28,6 +28,7 @@ Allocation = Annotated[str, typer.Option(help="Whole GPUs: which nodes it gets."
 BackfillKind = Annotated[Backfill, typer.Option(help="Whole GPUs: what happens when the next job does not fit.")]
 Placement = Annotated[str, typer.Option(help="MIG: which slice a job gets.")]
 Repartition = Annotated[str, typer.Option(help="MIG: how cards are cut.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of the policy's own draws.")]
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from smartmig.cli.live_policy import (
     Placement,
     PolicyNames,
     Repartition,
+    Seed,
     Selection,
     trained_ranges,
     worlds_of,
@@ -34,7 +35,7 @@ def plan(
     backfill: BackfillKind = Backfill.easy,
     placement: Placement = "shortest-work",
     repartition: Repartition = "static",
-    seed: Annotated[int, typer.Option(help="Of the policy's own draws.")] = 0,
+    seed: Seed = 0,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of a state and stop.")] = False,
 ) -> None:
     """Say what a policy would do about a cluster now: starts and cuts, checked by the guard. Prints JSON."""
@@ -64,7 +65,7 @@ def read_json(place: str, where: str) -> object:
         text = sys.stdin.read() if place == "-" else Path(place).read_text(encoding="utf-8")
     except FileNotFoundError:
         raise InputError(f"{where}: no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # of values: not UTF-8, or a name with a zero byte
         raise InputError(f"{where}: cannot be read as UTF-8 text ({error})") from None
     try:
         return json.loads(text)

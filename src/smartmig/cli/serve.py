@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import signal
+import socket
 import sys
 import threading
 from dataclasses import asdict
@@ -13,7 +14,6 @@ from typing import Annotated, Any
 import typer
 
 from smartmig import __version__
-from smartmig.cli.console import log
 from smartmig.cli.live_places import JournalPlace, KillFile, home, journal_place, kill_place, needs
 from smartmig.cli.live_policy import (
     FALLBACK,
@@ -22,6 +22,7 @@ from smartmig.cli.live_policy import (
     Placement,
     PolicyNames,
     Repartition,
+    Seed,
     Selection,
     trained_ranges,
     worlds_of,
@@ -68,7 +69,7 @@ def serve(
     drift_margin: Annotated[
         float, typer.Option(help="Guard: how far beyond its training a learned policy may see, in ranges.")
     ] = 0.5,
-    seed: Annotated[int, typer.Option(min=0, help="Of the policy's own draws.")] = 0,
+    seed: Seed = 0,
     turns: Annotated[int, typer.Option(min=0, help="Stop after so many turns of the loop; 0: never.")] = 0,
 ) -> None:
     """Run the controller: watch a cluster, decide, and in mode act carry it out. Logs JSON lines to stderr."""
@@ -79,13 +80,17 @@ def serve(
     from smartmig.control.loop import Loop, LoopSettings
     from smartmig.control.pilot import Pilot
     from smartmig.control.replay import handed_over_since
-    from smartmig.control.switch import Mode
+    from smartmig.control.switch import Mode, is_thrown
     from smartmig.control.wire import memory_from_json, rules_to_json
 
     if mode not in [one.value for one in Mode]:
         raise InputError(f"--mode: got '{mode}', allowed are {', '.join(Mode)}")
     names = PolicyNames.parse(selection, allocation, backfill, placement, repartition)
     rules = GuardRules(max_wait_s=max_wait, drift_margin=drift_margin)
+    switch = kill_place(kill_file)
+    is_thrown(switch)  # refused now, if it is no place for a file
+    if api:
+        _check_host(host)
     connection = open_adapter(adapter)
     settings = LoopSettings(mode=Mode(mode), period_s=period)
     first = connection.source.observe(settings.observe_timeout_s)
@@ -108,7 +113,7 @@ def serve(
             "seed": seed,
             "guard": rules_to_json(rules),
         }
-        loop = Loop(connection, pilot, book, settings, about, kill_place(kill_file))
+        loop = Loop(connection, pilot, book, settings, about, switch)
         pilot.warm_up(first)
         _be_prompt()
         record = JsonLog(sys.stderr)
@@ -125,6 +130,16 @@ def serve(
         book.close()
         connection.source.close()
         connection.actuator.close()
+
+
+def _check_host(host: str) -> None:
+    """Raises `InputError` for what is no address; uvicorn would take an empty one for all addresses."""
+    try:
+        known = bool(host) and socket.getaddrinfo(host, None)
+    except (OSError, UnicodeError):
+        known = False
+    if not known:
+        raise InputError(f"--host: no address '{host[:100]}'; allowed are names and addresses of this machine")
 
 
 def _turn(loop: Any, turns: int) -> None:
@@ -161,7 +176,7 @@ def _serve_api(loop: Any, policy: Any, fallback: Any, seed: int, host: str, port
 
     engine = loop.journal.engine
     if not list_tokens(engine):
-        log(f"first token, shown once: {add_token(engine, 'admin', Role.operator)}")
+        record.say("info", "first token, shown once", token=add_token(engine, "admin", Role.operator))
     if host not in ("127.0.0.1", "::1", "localhost"):
         record.say("warning", "the API listens beyond this machine; put TLS in front of it", host=host)
     web = Server(loop, policy, fallback, seed)
@@ -224,4 +239,6 @@ def _listen(server: Any, host: str, record: Any) -> None:
     try:
         server.run()
     except SystemExit:
-        raise InputError(f"--host, --port: cannot listen on {host}:{server.config.port}; is it in use?") from None
+        raise InputError(
+            f"--host, --port: cannot listen on {host}:{server.config.port}; is it in use, or of another machine?"
+        ) from None

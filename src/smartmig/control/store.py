@@ -143,15 +143,16 @@ def _url(place: str, create: bool) -> sa.URL:
 
 def _file_url(named: str, place: str, create: bool) -> sa.URL:
     path = Path(place)
-    if path.is_dir():
-        raise InputError(f"{named}: {'cannot write' if create else 'not a journal'}: it is a folder")
-    if not create and not path.is_file():
-        raise InputError(f"{named}: no such journal")
-    if create:
-        try:
+    doing = "write" if create else "read"
+    try:
+        if path.is_dir():
+            raise InputError(f"{named}: cannot {doing}: it is a folder")
+        if not create and not path.is_file():
+            raise InputError(f"{named}: no such journal")
+        if create:
             path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"{named}: cannot write: {error.strerror}") from None
+    except OSError as error:
+        raise InputError(f"{named}: cannot {doing}: {error.strerror}") from None
     return sa.URL.create("sqlite", database=str(path))
 
 

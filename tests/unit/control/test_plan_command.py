@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from smartmig.cli.app import make_app
-from smartmig.errors import SmartmigError
+from smartmig.errors import InputError, SmartmigError
 from smartmig.hardware.cluster import parse_gpus
 from smartmig.hardware.layouts import multiset
 from smartmig.hardware.mig_parted import config_text, read_config
@@ -144,6 +144,23 @@ def test_plan__refuses_cards_that_cannot_be(card: dict[str, Any], said: str) -> 
         (("replay", "nowhere.db"), "no such journal"),
         (("journal", "export", "nowhere.db", "-o", "x.csv"), "no such journal"),
         (("replay", "mysql://x/y"), "SQLite or PostgreSQL"),
+        (("serve", "--adapter", "simulated:seed=-1"), "seed: got -1, allowed are 0 to"),
+        (("serve", "--adapter", "simulated:start_h=-5"), "start_h is an hour from 0 to 24"),
+        (("serve", "--adapter", "simulated:nodes=1x4,load=1e12"), "load at most 10,000"),
+        (("serve", "--kill-file", "."), "the kill switch is a file"),
+        (("serve", "--kill-file", "k" * 300), "cannot hold the kill switch: File name too long"),
+        (("serve", "--host", ""), "no address ''"),
+        (("serve", "--host", "a..b"), "no address 'a..b'"),
+        (("serve", "--host", "999.1.1.1"), "no address '999.1.1.1'"),
+        (("kill", "--kill-file", "."), "the kill switch is a file"),
+        (("kill", "--kill-file", "/proc/x/kill"), "cannot hold the kill switch: No such file"),
+        (("kill", "--kill-file", "/dev/null/kill"), "cannot hold the kill switch"),
+        (("resume", "--kill-file", "k" * 300), "cannot hold the kill switch: File name too long"),
+        (("journal", "show", "j" * 300), "cannot read: File name too long"),
+        (("journal", "show", "x.db", "--kind", "audits"), "--kind: no kind 'audits'. Did you mean 'audit'"),
+        (("token", "add", "ann", "--journal", "j" * 300), "cannot write: File name too long"),
+        (("plan", "a\0b"), "cannot be read"),
+        (("export", "-o", "o" * 300), "cannot write: File name too long"),
         (("token", "add", "A b"), "small letters"),
         (("token", "add", "ann", "--role", "king"), "allowed are viewer, operator"),
         (("export", "--layouts", "99"), "no configuration 99"),
@@ -156,6 +173,29 @@ def test_live_verbs__refuse_in_one_sentence(
     monkeypatch.setenv("SMARTMIG_HOME", str(tmp_path / "home"))
     with pytest.raises(SmartmigError, match=said):
         run(*args)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("journal", "show", "x.db", "--limit", str(10**30)),
+        ("plan", "--seed", "-1"),
+        ("plan", "--seed", str(2**63)),
+        ("serve", "--seed", str(2**63)),
+    ],
+)
+def test_live_verbs__bound_their_numbers(args: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(make_app(args[:1]), args, env={"COLUMNS": "200"})
+    assert done.exit_code == 2
+    assert "should be" in done.output  # greater or less than or equal to
+
+
+def test_kill__lets_go_although_its_file_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    let_go: list[float] = []
+    monkeypatch.setattr("smartmig.adapters.simulated.SimulatedActuator.let_go", lambda _, s: let_go.append(s) or 0)
+    with pytest.raises(InputError, match="the kill switch is a file"):
+        run("kill", "--kill-file", tmp_path, "--adapter", "simulated")
+    assert let_go == [30.0]
 
 
 def test_kill_file__is_made_and_taken_back(tmp_path: Path) -> None:

@@ -122,6 +122,7 @@ def test_looks__read_journals_of_older_versions(tmp_path: Path) -> None:
         ("postgresql://127.0.0.1:1/db?colour=red", "the database refuses"),
         ("postgresql://a\ud800/db", "the database refuses"),
         (".", "it is a folder"),
+        ("j" * 300, "File name too long"),
     ],
 )
 @pytest.mark.parametrize("create", [True, False])

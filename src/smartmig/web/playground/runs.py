@@ -23,7 +23,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from smartmig.atomic import atomic_write
-from smartmig.errors import InputError
+from smartmig.errors import AdapterError, InputError
 from smartmig.web.playground.wish import GangWish, MigWish, Wish
 
 MOST_KEPT = 30
@@ -88,7 +88,8 @@ class Playground:
         return path if run is not None and run.status == "done" and path.is_file() else None
 
     def start(self, wish: MigWish | GangWish, who: str) -> RunAnswer:
-        """Raises `Busy` while one is in progress, `InputError` for a wish that is too large or names unknown rules."""
+        """Raises `Busy` while one is in progress, `InputError` for a wish that is too large or names unknown rules,
+        `AdapterError` when there is no room for it."""
         wish.scenario()
         with self._lock:
             for other in self._runs.values():
@@ -96,11 +97,16 @@ class Playground:
                     raise Busy(f"a run of {other.who} is in progress; wait for it or cancel it, then try again")
             run = RunAnswer(id=secrets.token_hex(5), who=who, began_s=time.time(), wish=wish)
             place = self.folder / run.id
-            place.mkdir(parents=True, mode=0o700)
-            with atomic_write(place / "wish.json") as stream:
-                stream.write(wish.model_dump_json())
-            self._put(run)
-            self._process = _work(place)
+            try:
+                place.mkdir(parents=True, mode=0o700)
+                with atomic_write(place / "wish.json") as stream:
+                    stream.write(wish.model_dump_json())
+                self._save(run)
+                self._process = _work(place)
+            except (OSError, InputError) as error:
+                shutil.rmtree(place, ignore_errors=True)
+                raise AdapterError(f"the run cannot be kept: {error}") from None
+            self._put(run, save=False)
             self._watch = threading.Thread(target=self._follow, args=(run.id, self._process), daemon=True)
             self._watch.start()
             self._forget_old()
