@@ -190,7 +190,11 @@ class SlurmRig:
         self.wait(lambda: daemon() != 0)
         (self.folder / "run" / f"slurmd-{name}.pid").write_text(str(daemon()))
 
-    def start_controller(self) -> None:
+    def start_controller(self, forgets: bool = False) -> None:
+        """`forgets`: it has lost its state, and counts jobs from the beginning."""
+        if forgets:
+            for path in (self.folder / "state").iterdir():
+                path.unlink() if path.is_file() else shutil.rmtree(path)
         self.call(["slurmctld", "-f", str(self.conf)])
         self.wait(lambda: "UP" in self.call(["scontrol", "ping"], check=False))
 

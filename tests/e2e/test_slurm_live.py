@@ -219,6 +219,21 @@ def test_killed_daemon_and_controller__lose_nothing_and_start_nothing_twice(site
     assert {name: starts for name, starts in ran.items() if len(starts) > 1} == {}
 
 
+def test_controller__that_forgot_all_and_counts_anew_is_served_on(site: Site) -> None:
+    rig = site.rig
+    rig.stop_controller(signal.SIGKILL)
+    rig.start_controller(forgets=True)
+    first = rig.sbatch("--gres=gpu:1")
+    site.wait_runs(1)
+    rig.stop_controller(signal.SIGKILL)
+    rig.start_controller(forgets=True)
+    assert rig.sbatch("--gres=gpu:2") == first, "its id comes again"
+    site.wait_runs(2)
+    site.idle()
+    assert [gpus.count(",") for _, gpus, _ in site.ran()[str(first)]] == [0, 1]
+    assert "smartmig start" in rig.scontrol("show", "-o", "job", str(first))
+
+
 def test_stop__gives_the_partition_back_and_shadow_takes_nothing(site: Site) -> None:
     rig = site.rig
     for _ in range(7):

@@ -112,9 +112,12 @@ function slurm_job_modify(job, record, part_list, uid)
    local mark, comment = record.admin_comment or "", record.comment or ""
    local holds = job.priority == 0
    local lets_go = job.priority ~= nil and job.priority ~= slurm.NO_VAL and not holds
-   -- The daemon writes its mark with everything it does; but an owner's hold that it has not seen yet counts.
+   -- The daemon writes its mark with everything it does; but an owner's hold that it has not seen yet counts. So does
+   -- another job under that id: a controller that lost its state begins to count anew.
    if operator and job.admin_comment ~= nil then
-      if string.find(job.admin_comment, "^smartmig start") and noted(comment) then return slurm.ERROR end
+      local submitted = string.match(job.admin_comment, "^smartmig start submit=(%d+)")
+      local is_another = record.submit_time ~= nil and tonumber(submitted) ~= record.submit_time
+      if submitted ~= nil and (noted(comment) or is_another) then return slurm.ERROR end
       if holds and record.priority ~= 0 then note(job, comment, false) end
       return slurm.SUCCESS
    end
