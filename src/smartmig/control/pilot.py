@@ -94,6 +94,8 @@ class Pilot:
             verdict = check(wanted, state, self.guard_memory, self.rules, decision.inputs, self.ranges)
         if not verdict.fallback:
             return Judged(wanted, verdict.plan, verdict.refused, "", wake_s, checked)
+        # Cuts that cards would be taken to step by step are part of the plan that is not to be.
+        self.memory = replace(self.memory, targets=memory.targets)
         why = verdict.fallback
         try:
             plain = self.fallback.decide(state, Memory(), most_starts)

@@ -540,6 +540,21 @@ def test_drift__of_a_learned_policy_brings_the_fallback(tmp_path: Path) -> None:
     assert all("outside what the policy was trained on" in why for why in fallbacks(loop, 5))
 
 
+def test_drift__cuts_of_a_refused_plan_are_not_made_later(tmp_path: Path) -> None:
+    day = DiurnalDay(multiplier=6).jobs(0)
+    loop, cluster = mig_loop(tmp_path, day, layouts="10,12", names=PolicyNames(repartition="mean-field"))
+    before = [card.layout for machine in cluster.machines for card in machine.cards]
+    loop.pilot.ranges = {"mig": (np.full(58, 100.0), np.full(58, 101.0))}
+    for _ in range(100):
+        loop.source.wait(1e9)
+        loop.step()  # what has changed
+        loop.step()  # and when nothing has, the network is not asked
+    assert loop.counts.fallbacks > 0
+    assert [card.layout for machine in cluster.machines for card in machine.cards] == before
+    assert loop.counts.cuts == 0
+    assert len(loop.books.finished) > 0
+
+
 @pytest.mark.parametrize("goal", ["slowdown", "wait"])
 def test_drift__shipped_agents_decide_on_usual_days_and_not_in_a_flood(tmp_path: Path, goal: str) -> None:
     learned = {"id": "learned", "policy_file": goal}
