@@ -18,6 +18,8 @@ import numpy as np
 from smartmig.errors import InputError, SmartmigError
 from smartmig.hardware.layouts import check_layout
 from smartmig.hardware.model import gpu_model
+from smartmig.policy.encoding import input_names
+from smartmig.policy.gang_encoding import outline_names
 from smartmig.types import (
     SLICE_SIZES,
     Action,
@@ -98,6 +100,8 @@ Inputs = Mapping[str, Floats]
 """What learned policies read, by the world they decide about."""
 Ranges = Mapping[str, tuple[Floats, Floats]]
 """Least and greatest value of every input during training, by world."""
+INPUT_NAMES = {"gang": outline_names, "mig": input_names}
+"""What every input is about, by world."""
 
 
 def drift(inputs: Inputs, ranges: Ranges, margin: float) -> str:
@@ -105,13 +109,13 @@ def drift(inputs: Inputs, ranges: Ranges, margin: float) -> str:
     for world, features in inputs.items():
         if not np.isfinite(features).all():
             return "the policy's input is not finite"
-        why = _outside(features, *ranges[world], margin) if world in ranges else ""
+        why = _outside(world, features, *ranges[world], margin) if world in ranges else ""
         if why:
             return why
     return ""
 
 
-def _outside(features: Floats, low: Floats, high: Floats, margin: float) -> str:
+def _outside(world: str, features: Floats, low: Floats, high: Floats, margin: float) -> str:
     # Inputs that never moved in training still get some room: rounding, one job more.
     with np.errstate(invalid="ignore"):  # 0 x inf is nan, beyond which nothing lies: as it should be
         room = margin * (high - low) + 0.1
@@ -120,8 +124,9 @@ def _outside(features: Floats, low: Floats, high: Floats, margin: float) -> str:
         return ""
     worst = int(outside[np.argmax(np.abs(features[outside] - np.clip(features[outside], low[outside], high[outside])))])
     return (
-        f"{outside.size} of {features.size} inputs lie outside what the policy was trained on; input {worst} is "
-        f"{features[worst]:.3g}, trained on {low[worst]:.3g} to {high[worst]:.3g}"
+        f"{outside.size} of {features.size} inputs lie outside what the policy was trained on, most of all "
+        f"'{INPUT_NAMES[world]()[worst]}': {features[worst]:.3g} as the network reads it, trained on {low[worst]:.3g} "
+        f"to {high[worst]:.3g}"
     )
 
 

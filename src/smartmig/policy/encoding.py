@@ -13,6 +13,8 @@ and beside them the arrival rates of jobs and of work, and the time of day.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -54,6 +56,23 @@ N_FEATURES = N_CELLS + 2 * N_TIME + 3 + len(SLICE_SIZES) + 2 + 4
 
 N_DESCRIPTORS = len(SLICE_SIZES) + 2
 """of a configuration: slices by size, number of slices, compute slices in use"""
+
+
+def input_names() -> list[str]:
+    """What each number that `encode` fills in is about, in words for people."""
+    classes, work, times = range(1, N_SCALINGS + 1), bins(WORK_EDGES_S), bins(TIME_EDGES_S)
+    names = [f"jobs of throughput class {one} with {left} s of work left" for one in classes for left in work]
+    names += [f"waiting jobs with {left} s left on a whole GPU" for left in times]
+    names += [f"jobs with {left} s to their deadline" for left in times]
+    names += ["jobs in the system", "waiting jobs", "busy share of the slices"]
+    names += [f"slices of {size}g per GPU" for size in SLICE_SIZES]
+    return [*names, "arrivals of late", "work that arrived of late", *["time of day"] * 4]
+
+
+def bins(edges: Sequence[float]) -> list[str]:
+    """Words for the bins between these edges."""
+    inner = [f"{low:g} to {high:g}" for low, high in pairwise(edges)]
+    return [f"less than {edges[0]:g}", *inner, f"{edges[-1]:g} or more"]
 
 
 @kernel

@@ -49,9 +49,12 @@ N_CLUSTER = AT_RUSH + 1
 
 # A slot's numbers.
 LIMIT, SIZE, WAITED, STRETCH, STARTS, IDLE_AFTER, BREAKS, FREE_AFTER, CROWD, TAIL, DAYS, PREDICTED, SHORT = range(13)
-N_SLOT = 13
-"""requested time; GPUs; waited; waited / requested; can start now; idle nodes left, if started; takes an idle node;
-share of GPUs left; jobs in the cell; is a tail; days waited; predicted run time; ends before the reserved job starts"""
+SLOT_NAMES = (
+    "requested time", "GPUs", "waited", "waited / requested", "can start now", "idle nodes left, if started",
+    "takes an idle node", "share of GPUs left, if started", "jobs in the cell", "is a tail", "days waited",
+    "predicted run time", "ends before the reserved job starts",
+)  # fmt: skip
+N_SLOT = len(SLOT_NAMES)
 
 AT_SLOTS = N_CLUSTER
 AT_JOBS = AT_SLOTS + N_SLOTS * N_SLOT  # the job in each slot, -1 = none
@@ -65,6 +68,19 @@ NOT_LOOKED = -2.0
 
 REFERENCE_NODES = 30.0
 """idle nodes are counted per so many"""
+
+
+def outline_names() -> list[str]:
+    """What each number that `outline` fills in is about, in words for people."""
+    models = [f"model {one + 1}" for one in range(N_MODELS - 1)] + ["other models"]
+    names = [f"nodes of {model} with {free} eighths free" for model in models for free in range(N_BINS)]
+    names += ["share of GPUs free", "idle nodes", "nodes that are soon idle"]
+    names += [f"waiting jobs that ask for up to {edge_s / HOUR_S:g} h" for edge_s in REQUEST_EDGES_S]
+    names += ["waiting jobs that ask for longer"]
+    names += [f"waiting jobs of up to {edge} GPUs" for edge in SIZE_EDGES] + ["waiting jobs of more GPUs"]
+    names += ["a reservation stands", "time to the reservation", *["time of day"] * 2, *["time of week"] * 2]
+    names += ["urgent submissions of late"]
+    return [*names, *(f"{end} in the queue: {what}" for end in ("least", "greatest") for what in SLOT_NAMES)]
 
 
 @kernel

@@ -10,6 +10,8 @@ import pytest
 
 from smartmig.control.guard import GuardMemory, GuardRules, allowed, check, drift
 from smartmig.errors import InputError
+from smartmig.policy.encoding import N_CELLS, N_FEATURES, N_TIME, input_names
+from smartmig.policy.gang_encoding import AT_FREE, AT_QUEUE, AT_RESERVED, AT_RUSH, N_CLUSTER, N_OUTLINE, outline_names
 from smartmig.types import (
     Action,
     ClusterState,
@@ -208,10 +210,29 @@ def test_drift__is_told_by_the_worst_input() -> None:
     assert told(0.5, 1.0, 0.0) == told(1.5, 2.9, 0.05) == ""
     said = told(1.7, 9.0, 0.0)
     assert said.startswith("2 of 3 inputs lie outside")
-    assert "input 1 is 9" in said
+    assert "most of all 'jobs of throughput class 1 with 60 to 240 s of work left': 9 as the network reads it" in said
     assert told(1.7, 9.0, 0.0, world="gang") == "", "nothing is known of that world"
     assert "not finite" in told(np.nan, 0.0, 0.0, world="gang")
     assert drift({}, ranges, 0.5) == ""
+
+
+def test_drift__every_input_has_a_name() -> None:
+    cards, nodes = input_names(), outline_names()
+    assert len(cards) == N_FEATURES
+    assert [cards[at] for at in (0, N_CELLS, N_CELLS + N_TIME, N_CELLS + 2 * N_TIME + 3)] == [
+        "jobs of throughput class 1 with less than 60 s of work left",
+        "waiting jobs with less than 0 s left on a whole GPU",
+        "jobs with less than 0 s to their deadline",
+        "slices of 1g per GPU",
+    ]
+    assert len(nodes) == N_OUTLINE
+    assert [nodes[at] for at in (AT_FREE, AT_QUEUE, AT_RESERVED, AT_RUSH, N_CLUSTER)] == [
+        "share of GPUs free",
+        "waiting jobs that ask for up to 1 h",
+        "a reservation stands",
+        "urgent submissions of late",
+        "least in the queue: requested time",
+    ]
 
 
 def test_drift__what_a_network_does_not_read_may_be_anything() -> None:

@@ -540,6 +540,35 @@ def test_drift__of_a_learned_policy_brings_the_fallback(tmp_path: Path) -> None:
     assert all("outside what the policy was trained on" in why for why in fallbacks(loop, 5))
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        PolicyNames(repartition="mean-field"),
+        PolicyNames(placement="learned"),
+        PolicyNames(
+            placement={"id": "learned", "policy_file": "joint"},
+            repartition={"id": "mean-field", "policy_file": "joint"},
+        ),
+    ],
+    ids=["cutting", "placing", "joint"],
+)
+@pytest.mark.parametrize("layouts", ["12,12,12,12", "10,5,9,2"])
+def test_drift__shipped_policies_of_cards_come_to_any_cut(tmp_path: Path, names: PolicyNames, layouts: str) -> None:
+    day = DiurnalDay(multiplier=10).jobs(3)
+    loop, _ = mig_loop(tmp_path, day, "4xa100-40gb", layouts, names=names)
+    loop.pilot.ranges = trained_ranges(names.policy(("mig",)))
+    assert fallbacks(loop, 200) == {""}
+    assert loop.turn is not None
+    assert loop.turn.judged.drift_checked
+
+
+def test_drift__a_flood_of_jobs_on_cards_is_not_decided_by_a_network(tmp_path: Path) -> None:
+    names = PolicyNames(repartition="mean-field")
+    loop, _ = mig_loop(tmp_path, DiurnalDay(multiplier=400).jobs(3), "4xa100-40gb", "1,1,1,1", names=names)
+    loop.pilot.ranges = trained_ranges(names.policy(("mig",)))
+    assert any("outside what the policy was trained on" in why for why in fallbacks(loop, 200))
+
+
 def test_drift__cuts_of_a_refused_plan_are_not_made_later(tmp_path: Path) -> None:
     day = DiurnalDay(multiplier=6).jobs(0)
     loop, cluster = mig_loop(tmp_path, day, layouts="10,12", names=PolicyNames(repartition="mean-field"))

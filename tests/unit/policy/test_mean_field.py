@@ -7,12 +7,16 @@ import pytest
 
 from smartmig.hardware.cluster import parse_gpus
 from smartmig.hardware.cuts import CutTable
+from smartmig.metrics.summary import summarise
 from smartmig.policy.placement.shortest_work import ShortestWork
 from smartmig.policy.repartition.mean_field import MeanField, lost_slice_s, move_group
 from smartmig.policy.view import SLOTS, State, World
 from smartmig.sim.mig.run import Cluster, Policy, cuts_of, open_gpus, simulate
 from smartmig.sim.mig.world import Settings, build_world, fresh_state
+from smartmig.train.ranges import equal_cuts
+from smartmig.types import Jobs, Layout
 from smartmig.workload.diurnal import DiurnalDay
+from smartmig.workload.seeds import VALIDATION_FIRST
 
 
 @pytest.mark.parametrize("gpus", ["1xa100-40gb,1xh200-141gb", "2xa100-40gb"])
@@ -22,6 +26,24 @@ def test_control__never_re_cuts_so_often_that_nothing_runs(gpus: str, mode: Sett
     run = simulate(jobs, Cluster(parse_gpus(gpus)), Policy(ShortestWork(), MeanField()), mode)
     assert np.isfinite(run.finish_s).all()
     assert run.n_events < 1000 * len(jobs)
+
+
+def test_control__does_as_well_whichever_cut_it_comes_to() -> None:
+    """As busy from the first minute on as by day: what a live controller meets."""
+    gpus, mode, policy = (
+        parse_gpus("8xa100-40gb"),
+        Settings(preempt=False, drain=True),
+        Policy(ShortestWork(), MeanField()),
+    )
+    nights = [DiurnalDay(multiplier=36).jobs(VALIDATION_FIRST + night) for night in range(4)]
+    busy = [Jobs(*(column[jobs.arrive_s < 6 * 3600.0] for column in vars(jobs).values())) for jobs in nights]
+
+    def mean_et(layouts: tuple[Layout, ...] | None) -> float:
+        runs = [(jobs, simulate(jobs, Cluster(gpus, layouts), policy, mode)) for jobs in busy]
+        return float(np.mean([summarise(jobs, run, 7 * len(gpus)).et for jobs, run in runs]))
+
+    own = mean_et(None)
+    assert max(mean_et(layouts) for layouts in equal_cuts(gpus)) < 1.02 * own
 
 
 def cluster_at_work(mode: Settings, ends_s: list[float]) -> tuple[World, State, CutTable]:
