@@ -30,11 +30,8 @@ def test_control__never_re_cuts_so_often_that_nothing_runs(gpus: str, mode: Sett
 
 def test_control__does_as_well_whichever_cut_it_comes_to() -> None:
     """As busy from the first minute on as by day: what a live controller meets."""
-    gpus, mode, policy = (
-        parse_gpus("8xa100-40gb"),
-        Settings(preempt=False, drain=True),
-        Policy(ShortestWork(), MeanField()),
-    )
+    gpus, mode = parse_gpus("8xa100-40gb"), Settings(preempt=False, drain=True)
+    policy = Policy(ShortestWork(), MeanField())
     nights = [DiurnalDay(multiplier=36).jobs(VALIDATION_FIRST + night) for night in range(4)]
     busy = [Jobs(*(column[jobs.arrive_s < 6 * 3600.0] for column in vars(jobs).values())) for jobs in nights]
 
