@@ -11,7 +11,8 @@ import pytest
 from slurm_rig import PARTITION, WAIT_S, SlurmRig, missing
 from slurm_site import Site
 
-from smartmig.adapters.slurm import Slurm
+from smartmig.adapters.slurm import Slurm, marks
+from smartmig.adapters.slurm.calls import Hold, Release
 from smartmig.adapters.slurm.libslurm import LibSlurm, load_shim
 from smartmig.adapters.slurm.paths import Installed
 from smartmig.adapters.slurm.scontrol import Scontrol
@@ -251,6 +252,23 @@ def test_hold__everybody_knows_whose_it_is(rig: SlurmRig, connection: Connection
     assert why(connection, Start(request.key, (Share("node1", 1),))) == ""
     (request,) = seen(connection, 1).queued
     assert request.key.job_id == str(child)
+
+
+@both_ways
+def test_hold__does_not_end_with_a_change_of_niceness(rig: SlurmRig, connection: Connection, via: str) -> None:
+    paths = Installed.find(str(rig.etc))
+    writes = LibSlurm(load_shim(paths.shim, paths.conf), "test") if via == "libslurm" else Scontrol(paths.conf)
+    job = str(rig.sbatch("--gres=gpu:1", "--begin=now+600", "--nice=3"))
+    for user in ("nobody", "root"):
+        assert "denied" in rig.scontrol("update", f"JobId={job}", "Nice=100", user=user, check=False)
+    assert (rig.job(job)["Priority"], rig.job(job)["Nice"]) == ("0", "3")
+    # A turn of a job that only Slurm can place begins with a large one, and ends with that of its owner.
+    connection.actuator.close()
+    writes.release(job, Release(marks.write_given_back(5, 5.0, "a test"), (), nice=1_000_000_003), 10)
+    assert (rig.job(job)["Priority"] != "0", rig.job(job)["Nice"]) == (True, "1000000003")
+    writes.hold(job, Hold((), 3), 10)
+    assert (rig.job(job)["Priority"], rig.job(job)["Nice"]) == ("0", "3")
+    writes.close()
 
 
 def test_hold__of_a_job_that_ran_stays_until_it_is_released(rig: SlurmRig, connection: Connection) -> None:

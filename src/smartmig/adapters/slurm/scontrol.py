@@ -89,14 +89,13 @@ class Scontrol:
             self._run(["update", f"JobId={job}", f"Nice={release.nice}"], timeout_s)
 
     def hold(self, job: str, hold: Hold, timeout_s: float) -> None:
-        # The mark tells the submit script whose hold it is that comes now.
-        self._run(["update", f"JobId={job}", f"AdminComment={marks.HOLDING}"], timeout_s)
+        # The mark tells the submit script whose hold it is that comes now. Niceness would end a hold, so it comes before.
+        words = [] if hold.nice is None else [f"Nice={hold.nice}"]
+        self._run(["update", f"JobId={job}", f"AdminComment={marks.HOLDING}", *words], timeout_s)
         self._run(["uhold", job], timeout_s)
-        words = [] if hold.nodes is None else [f"ReqNodeList={','.join(hold.nodes)}"]
-        words += [] if hold.nice is None else [f"Nice={hold.nice}"]
-        if words:
+        if hold.nodes is not None:
             # Not before it is held, or Slurm might start it anywhere.
-            self._run(["update", f"JobId={job}", *words], timeout_s)
+            self._run(["update", f"JobId={job}", f"ReqNodeList={','.join(hold.nodes)}"], timeout_s)
 
     def requeue(self, job: str, timeout_s: float) -> None:
         self._run(["requeue", job], timeout_s)

@@ -133,6 +133,10 @@ function slurm_job_modify(job, record, part_list, uid)
       if moves and not off and not operator then return refuse(record, uid, "move into partition " .. PARTITION) end
       return slurm.SUCCESS
    end
+   -- Slurm reckons the priority of a held job anew from its niceness, and so lets it go.
+   if job.nice ~= nil and job.nice ~= slurm.NO_VAL and record.priority == 0 and not off then
+      return refuse(record, uid, "set the niceness of the held")
+   end
    local parked = string.find(mark, PARKED, 1, true) == 1
    if not off and not operator then
       if job.partition ~= nil and job.partition ~= record.partition then

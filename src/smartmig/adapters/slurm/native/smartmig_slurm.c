@@ -480,6 +480,15 @@ int smartmig_release(const char *job, const char *nodes, const char *partition, 
 int smartmig_hold(const char *job, const char *mark, const char *nodes, int nice)
 {
 	job_desc_msg_t request;
+	/* Slurm reckons the priority anew from the niceness, which would end a hold: so that comes first. */
+	if (nice != SAME_NICE) {
+		slurm_init_job_desc_msg(&request);
+		request.job_id_str = (char *) job;
+		request.nice = NICE_OFFSET + (uint32_t) nice;
+		int code = update(&request);
+		if (code != 0)
+			return code;
+	}
 	slurm_init_job_desc_msg(&request);
 	request.job_id_str = (char *) job;
 	request.priority = 0;
@@ -487,8 +496,6 @@ int smartmig_hold(const char *job, const char *mark, const char *nodes, int nice
 	request.admin_comment = (char *) mark;
 	if (nodes != NULL)
 		request.req_nodes = (char *) nodes;
-	if (nice != SAME_NICE)
-		request.nice = NICE_OFFSET + (uint32_t) nice;
 	return update(&request);
 }
 
