@@ -89,7 +89,7 @@ class Scontrol:
             self._run(["update", f"JobId={job}", f"Nice={release.nice}"], timeout_s)
 
     def hold(self, job: str, hold: Hold, timeout_s: float) -> None:
-        # The mark tells the submit script whose hold it is that comes now. Niceness would end a hold, so it comes before.
+        # The mark tells the submit script whose hold comes now. A new niceness would end it, so that is set before.
         words = [] if hold.nice is None else [f"Nice={hold.nice}"]
         self._run(["update", f"JobId={job}", f"AdminComment={marks.HOLDING}", *words], timeout_s)
         self._run(["uhold", job], timeout_s)
