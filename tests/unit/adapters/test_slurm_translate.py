@@ -115,6 +115,11 @@ def test_state__a_forgotten_start_goes_elsewhere(tmp_path: Path) -> None:
     assert nodes(required_nodes=("n1",)) == ("n1",)
     # On two nodes there is not enough left without it.
     assert nodes(n_nodes=2, max_nodes=2, required_nodes=("n1", "n2")) == ("n1", "n2")
+    # Nor has any other node what it asks for.
+    Started(tmp_path / "started").note(key, ("m1",))
+    translator = Translator("gpu", MIG, started=Started(tmp_path / "started"))
+    assert nodes() == ("n2",)
+    assert nodes(tres_per_node="gres:mig:1g.5gb:1") == nodes(tres_per_node="gres:gpu:v100:1") == ()
     # A controller that has been there all the time knows where the job is not; and nodes tell a new one in a while.
     assert nodes(boot_s=boot_s - 3600) == ()
     assert nodes(now_s=boot_s + 3600.0) == ()

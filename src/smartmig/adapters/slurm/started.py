@@ -30,7 +30,12 @@ class Started:
         self._path, self._lock = path, threading.Lock()
         self._nodes: dict[JobKey, dict[str, float]] = {}
         if path is not None and path.exists():
-            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+            text = path.read_text(encoding="utf-8", errors="replace")
+            if text and not text.endswith("\n"):
+                # Whoever wrote the last line was killed; the next one must not stand in it.
+                with suppress(OSError), path.open("a", encoding="utf-8") as file:
+                    file.write("\n")
+            lines = text.splitlines()
             for line in lines[-MAX_NOTES:]:
                 with suppress(ValueError):
                     job_id, submit_s, nodes, at_s = line.split(" ")

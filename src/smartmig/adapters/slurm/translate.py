@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from smartmig.adapters.slurm import asks, marks
 from smartmig.adapters.slurm.cards import MigKnobs, layouts_of
-from smartmig.adapters.slurm.gres import total
+from smartmig.adapters.slurm.gres import by_type, total
 from smartmig.adapters.slurm.records import JobRecord, NodeRecord, PartitionRecord, ReservationRecord
 from smartmig.adapters.slurm.started import Started
 from smartmig.adapters.slurm.states import NEVER, PARTITION_UP, JobState, node_state
@@ -402,7 +402,7 @@ def _narrowed(
     forgotten: frozenset[str],
 ) -> JobRequest | None:
     """The request for `own` nodes only, without those `barred` just now, and without those where a start of it may have
-    been `forgotten` if others are left; None if it can go nowhere."""
+    been `forgotten` if the others have what it asks for; None if it can go nowhere."""
     if own is None and not barred and not forgotten:
         return request
     why = own, barred, forgotten
@@ -412,13 +412,29 @@ def _narrowed(
     n_nodes = max(request.n_nodes, 1)
     names = request.nodes or tuple(node.name for node in nodes)
     left = tuple(name for name in names if name not in barred and (own is None or name in own))
-    elsewhere = tuple(name for name in left if name not in forgotten)
-    left = elsewhere if len(elsewhere) >= n_nodes else left
+    elsewhere = {name for name in left if name not in forgotten}
+    if _have([node for node in nodes if node.name in elsewhere], request, nodes):
+        left = tuple(name for name in left if name in elsewhere)
     found = None
     if len(left) >= n_nodes:
         found = request if left == names else replace(request, nodes=left)
     read.narrowed[request.key] = why, found
     return found
+
+
+def _have(some: Sequence[NodeRecord], request: JobRequest, nodes: Sequence[NodeRecord]) -> bool:
+    """Whether some of the nodes, if they were idle, had what the job asks for."""
+    if request.n_gpus == 0:
+        return any(total(node.has, "mig") for node in some)  # of whatever profile: cards can be cut anew
+
+    def gpus(node: NodeRecord) -> int:
+        return by_type(node.has, "gpu").get(request.gpu_model, 0) if request.gpu_model else total(node.has, "gpu")
+
+    wide = not request.n_nodes and request.n_gpus > max(map(gpus, nodes), default=0)
+    if wide:
+        return sum(map(gpus, some)) >= request.n_gpus
+    n_nodes = max(request.n_nodes, 1)
+    return sum(gpus(node) * n_nodes >= request.n_gpus for node in some) >= n_nodes
 
 
 def _placed(seated: Sequence[Seated], nodes: Sequence[NodeInfo]) -> list[RunningJob]:
