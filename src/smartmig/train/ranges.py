@@ -28,7 +28,6 @@ def feature_ranges(
     repartition: RepartitionRule,
     settings: Settings,
     job_sets: Sequence[Jobs],
-    every_events: int = 1,
 ) -> Floats:
     """(2, N_FEATURES) over all events of these days under the policy.
 
@@ -40,7 +39,7 @@ def feature_ranges(
     for at, layouts in enumerate(equal_cuts(cluster.gpus)):
         starts.append((job_sets[at % len(job_sets)], replace(cluster, layouts=layouts)))
     for jobs, begun in starts:
-        _widen(low, high, begun, Policy(placement, repartition), settings, jobs, every_events)
+        _widen(low, high, begun, Policy(placement, repartition), settings, jobs)
     return np.stack([low, high])
 
 
@@ -51,9 +50,7 @@ def equal_cuts(gpus: Sequence[GpuModel]) -> list[tuple[Layout, ...]]:
     return [tuple(layouts[min(at, len(layouts) - 1)] for layouts in options) for at in range(most)]
 
 
-def _widen(
-    low: Floats, high: Floats, cluster: Cluster, policy: Policy, settings: Settings, jobs: Jobs, every_events: int
-) -> None:
+def _widen(low: Floats, high: Floats, cluster: Cluster, policy: Policy, settings: Settings, jobs: Jobs) -> None:
     """Take what is seen on this day into the ranges."""
     cuts = cuts_of(cluster, policy.repartition)
     world = build_world(cuts, policy.placement, settings, counted=True)
@@ -68,6 +65,6 @@ def _widen(
         encode(world, arrays, state, features)
         np.minimum(low, features, out=low)
         np.maximum(high, features, out=high)
-        status = go_on(state, int(state.now["n_events"][0]) + every_events)
+        status = go_on(state, int(state.now["n_events"][0]) + 1)
     if status != FINISHED:
         raise SimulationError("a day got stuck: jobs wait for a slice the policy never cut")
