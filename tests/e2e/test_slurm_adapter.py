@@ -131,7 +131,6 @@ def test_start__a_hold_that_came_after_the_look_wins(rig: SlurmRig, connection: 
     assert (rig.job(job)["JobState"], rig.job(job)["Priority"]) == ("PENDING", "0")
 
 
-@both_ways
 def test_start__of_a_job_whose_id_came_again_is_refused(rig: SlurmRig, connection: Connection) -> None:
     def submitted_to_a_new_controller() -> int:
         rig.stop_controller(signal.SIGKILL)

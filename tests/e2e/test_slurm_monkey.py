@@ -16,7 +16,7 @@ from slurm_site import Site, slurm_site
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 
 SEED = int(os.environ.get("SMARTMIG_MONKEY_SEED", "1"))
-SPAN_S = float(os.environ.get("SMARTMIG_MONKEY_S", "15"))
+SPAN_S = float(os.environ.get("SMARTMIG_MONKEY_S", "12"))
 ANSWER_S = 0.3
 """A start that was under way before the hold was seen."""
 
