@@ -111,7 +111,9 @@ def test_state__a_forgotten_start_goes_elsewhere(tmp_path: Path) -> None:
         return translator.state(seen(job(**changes), boot_s=boot_s), now_s, {})[0].queued[0].nodes
 
     assert nodes() == ("n2", "m1")
-    assert nodes(submit_s=1001) == ()
+    # Nodes know an id, not when it was submitted; of another id they know nothing.
+    assert nodes(submit_s=1001) == ("n2", "m1")
+    assert nodes(job_id="8") == ()
     assert nodes(required_nodes=("n1",)) == ("n1",)
     # On two nodes there is not enough left without it.
     assert nodes(n_nodes=2, max_nodes=2, required_nodes=("n1", "n2")) == ("n1", "n2")
