@@ -74,8 +74,8 @@ class GuardMemory:
 
     cuts: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """times, by card"""
-    left: Mapping[str, tuple[float, Layout]] = field(default_factory=dict)
-    """the cut a card had before its last change, and when it lost it"""
+    left: Mapping[str, tuple[tuple[float, Layout], ...]] = field(default_factory=dict)
+    """the cuts a card had of late, and when it lost each"""
     attempts: Mapping[JobKey, tuple[float, ...]] = field(default_factory=dict)
     stops: tuple[float, ...] = ()
 
@@ -148,6 +148,7 @@ def check(
     starving = _starving(plan, state, rules)
     passed: list[Action] = []
     refused: list[Refusal] = []
+    starved = ""
     n_starts = 0
     for action in _ordered(plan):
         if isinstance(action, Stop):
@@ -160,13 +161,12 @@ def check(
             if not why and n_starts > rules.max_starts:
                 why = f"more than {rules.max_starts} starts in one plan"
             if not why and starving is not None and starving.minds(action):
-                why = f"job {starving.key.job_id} has waited longer than {rules.max_wait_s:g} s and goes first"
+                why = starved = f"job {starving.key.job_id} has waited longer than {rules.max_wait_s:g} s and goes first"
         if why:
             refused.append(Refusal(action, why))
             continue
         world.do(action)
         passed.append(action)
-    starved = next((one.why for one in refused if "goes first" in one.why), "")
     return Verdict(tuple(passed), tuple(refused), starved)
 
 
@@ -181,7 +181,8 @@ def allowed(memory: GuardMemory, plan: Plan, state: ClusterState) -> GuardMemory
         if isinstance(action, Repartition):
             card = f"{action.node}/{action.gpu}"
             cuts[card] = (*_recent(cuts.get(card, ()), now_s), now_s)
-            left[card] = (now_s, _layout_of(state, action.node, action.gpu))
+            before = (one for one in left.get(card, ()) if one[0] > now_s - HOUR_S)
+            left[card] = (*before, (now_s, _layout_of(state, action.node, action.gpu)))
         elif isinstance(action, Start):
             attempts[action.key] = (*_recent(attempts.get(action.key, ()), now_s), now_s)
         else:
@@ -227,10 +228,9 @@ def _flaps(action: Repartition, state: ClusterState, memory: GuardMemory, rules:
     n = len(_recent(memory.cuts.get(card, ()), state.time_s))
     if n >= rules.max_cuts_per_card_h:
         return f"card {card} was cut {n} times within the hour; allowed are {rules.max_cuts_per_card_h}"
-    lost_s, layout = memory.left.get(card, (-math.inf, ()))
-    if state.time_s - lost_s < rules.flap_s and layout == action.layout:
-        return f"card {card} would go back to the cut it had {state.time_s - lost_s:.0f} s ago"
-    return ""
+    had_s = max((at_s for at_s, layout in memory.left.get(card, ()) if layout == action.layout), default=-math.inf)
+    ago_s = state.time_s - had_s
+    return f"card {card} would go back to the cut it had {ago_s:.0f} s ago" if ago_s < rules.flap_s else ""
 
 
 class _Starving(NamedTuple):
@@ -392,8 +392,10 @@ class _Room:
             return f"job {job} is not in the queue, or stands twice in the plan"
         shares = action.shares
         n_gpus = shares[0].n_gpus if len(shares) == 1 else sum(share.n_gpus for share in shares)
-        if not shares or n_gpus != request.n_gpus:
-            return f"job {job} asks for {request.n_gpus} whole GPUs and would get another number"
+        if request.n_gpus == 0 and len(shares) != 1:
+            return f"job {job} asks for one MIG slice and would get {len(shares)}"
+        if not shares or n_gpus != request.n_gpus or (n_gpus and min(share.n_gpus for share in shares) < 1):
+            return f"job {job} asks for {request.n_gpus} whole GPUs and would get something else"
         if request.n_nodes and (
             len(shares) != request.n_nodes or any(s.n_gpus * request.n_nodes != n_gpus for s in shares)
         ):

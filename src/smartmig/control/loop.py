@@ -2,7 +2,7 @@
 
 One thread turns it. Deciding reads no file and asks no network; acting happens on a second thread, which first waits
 for the journal to be on disk; what is asked for and not yet seen is kept in mind (`in_flight.py`). The kill switch has
-a third thread, so that a cluster which does not answer cannot delay it.
+a third thread: it waits for what the cluster is just being asked to do, and for nothing else.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,8 +45,8 @@ class LoopSettings:
     """an accepted start that is not seen for so long counts as lost, and the job as queued"""
     max_failures: int = 10
     """after so many failed turns on end the cluster gets its scheduling back"""
-    chunk: int = 64
-    """actions handed over at a time; the kill switch comes in between"""
+    chunk: int = 16
+    """starts handed over at a time, cuts one by one; the kill switch comes in between"""
     most_starts: int = 16
     """of whole-GPU jobs in one decision: the first of hundreds that can start need not wait for the last"""
     memory_every: int = 200
@@ -115,6 +115,8 @@ class Loop:
         """jobs may be held for us: until the cluster has said that it let them go"""
         self._file_there = True
         """whether the kill file could be made when the switch was thrown"""
+        self._blind = ""
+        """why nobody can tell whether the kill file is there"""
         self.trouble = ""
         """why the last turn failed; empty = it did not"""
         self.looked_s = time.monotonic()
@@ -133,7 +135,8 @@ class Loop:
         self._acting = threading.Lock()
         self._switching = threading.RLock()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="act")
-        self._acts: Future[None] | None = None
+        self._broken: BaseException | None = None
+        """what the acting thread stumbled over; it ends the loop"""
         self._stop = threading.Event()
         memories = {
             "memory": memory_to_json(pilot.memory),
@@ -189,6 +192,11 @@ class Loop:
             self._say("error", {"what": f"job {key.job_id} was released and did not start", "key": list(key)})
         state = in_flight.overlaid(seen, self._pending)
         self.seen = state
+        if self.journal.failed and self.in_charge:
+            # What cannot be written must not be done. With this state the journal is tried again.
+            self.journal.append_state(state)
+            self._failed(self.journal.failed)
+            return None
         if self.mode is Mode.observe or self.paused:
             self.journal.append_state(state)
             self._recovered()
@@ -231,8 +239,7 @@ class Loop:
             self.pilot.handed_over(state, judged.plan)
             self._pending = in_flight.handed_over(self._pending, judged.plan, state.time_s)
             self._handed[number] = state
-            self._acts = self._pool.submit(self._act, number, judged.plan)
-            wait([self._acts], self.settings.settle_s)
+            wait([self._pool.submit(self._act, number, judged.plan)], self.settings.settle_s)
         self._recovered()
         self.turn = Turn(number, state, judged, self.mode, took_s, acts)
         self.listener("decision", body)
@@ -244,10 +251,12 @@ class Loop:
         began_s = time.perf_counter()
         try:
             self.journal.sync(self.settings.apply_timeout_s)
-            for at in range(0, len(plan), self.settings.chunk):
+            for part in _parts(plan, self.settings.chunk):
                 with self._acting:
-                    outcomes += self._apply(plan[at : at + self.settings.chunk])
-        except AdapterError as error:
+                    outcomes += self._apply(part)
+        except Exception as error:
+            if not isinstance(error, AdapterError):
+                self._broken = error
             outcomes += [Outcome(action, False, str(error)) for action in plan[len(outcomes) :]]
         self._outcomes.append((number, tuple(outcomes), time.perf_counter() - began_s))
 
@@ -261,8 +270,6 @@ class Loop:
 
     def _take_outcomes(self) -> None:
         """What the acting thread has finished, in order; what it stumbled over ends the loop."""
-        if self._acts is not None and self._acts.done():
-            self._acts.result()
         while self._outcomes:
             number, outcomes, took_s = self._outcomes.popleft()
             state = self._handed.pop(number)
@@ -276,6 +283,9 @@ class Loop:
             self.pilot.carried_out(state, started)
             self.books.began(begun_jobs(state, done))
             self._say("outcome", {"n": number, "took_s": took_s, "outcomes": outcomes_to_json(outcomes)})
+        if self._broken is not None:
+            broken, self._broken = self._broken, None
+            raise broken
 
     def change_mode(self, mode: Mode, who: str) -> None:
         """Takes effect with the next turn; leaving `act` gives the cluster back at once."""
@@ -398,7 +408,7 @@ class Loop:
 
     def _recovered(self) -> None:
         self._failures = 0
-        self.trouble = self.journal.failed
+        self.trouble = self.journal.failed or self._blind
 
     def _watch(self) -> None:
         while not self._stop.wait(0.1):
@@ -408,7 +418,12 @@ class Loop:
         if self.kill_file is None:
             return
         with self._switching:
-            there = self.kill_file.exists()
+            try:
+                there = self.kill_file.exists()
+                self._blind = ""
+            except OSError as error:
+                self._blind = f"the kill file cannot be looked at: {error}"
+                return
             thrown = there and not self.killed
             if thrown:
                 self._set_killed()
@@ -416,3 +431,12 @@ class Loop:
                 self._set_revived("the kill file is gone")
         if thrown:
             self._killed_by(f"kill file {self.kill_file}")
+
+
+def _parts(plan: Plan, chunk: int) -> Iterator[Plan]:
+    """Stops and cuts go one after the other anyway, and may take long."""
+    starts = tuple(action for action in plan if isinstance(action, Start))
+    for action in plan[: len(plan) - len(starts)]:
+        yield (action,)
+    for at in range(0, len(starts), chunk):
+        yield starts[at : at + chunk]

@@ -85,13 +85,12 @@ class Pilot:
         checked = False
         try:
             decision = self.decider.decide(state, memory, most_starts)
-        except FAILURES as error:
-            verdict = Verdict((), (), f"the policy failed: {type(error).__name__}: {error}")
-        else:
             self.memory = decision.memory
             wanted, wake_s = decision.plan, decision.wake_s
             checked = any(world in self.ranges for world in decision.inputs)
             verdict = check(wanted, state, self.guard_memory, self.rules, decision.inputs, self.ranges)
+        except FAILURES as error:
+            verdict = Verdict((), (), f"the policy failed: {type(error).__name__}: {error}")
         if not verdict.fallback:
             return Judged(wanted, verdict.plan, verdict.refused, "", wake_s, checked)
         # Cuts that cards would be taken to step by step are part of the plan that is not to be.

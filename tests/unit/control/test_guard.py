@@ -93,7 +93,10 @@ def why(state: ClusterState, *plan: Action, memory: GuardMemory | None = None, r
         ((start("one", Share("a", 1)), start("one", Share("b", 1))), "stands twice"),
         ((start("busy", Share("b", 2)),), "already runs"),
         ((start("nobody", Share("b", 1)),), "not in the queue"),
-        ((start("one", Share("a", 2)),), "another number"),
+        ((start("one", Share("a", 2)),), "something else"),
+        ((start("two", Share("a", 2), Share("m", 0, 0, 0)),), "something else"),
+        ((start("two", Share("a", 3), Share("b", -1)),), "something else"),
+        ((start("two"),), "something else"),
         ((start("two", Share("a", 1), Share("a", 1)),), "same share twice"),
         ((start("two", Share("a", 2)), start("one", Share("a", 1))), "has 0 free GPUs"),
         ((start("one", Share("nowhere", 1)),), "no node nowhere"),
@@ -178,6 +181,12 @@ def test_guard__no_start_on_an_instance_that_goes() -> None:
     assert why(SLICES, start("big", Share("m", 0, 0, 4))) == []
 
 
+def test_guard__gives_a_mig_job_one_slice() -> None:
+    two = start("big", Share("m", 0, 0, 4), Share("m", 0, 1, 0))
+    assert why(SLICES, two) == ["job big asks for one MIG slice and would get 2"]
+    assert why(SLICES, start("big")) == ["job big asks for one MIG slice and would get 0"]
+
+
 def test_guard__refuses_to_flap() -> None:
     there = Repartition("m", 0, (Placement(0, "4g.20gb"), Placement(4, "2g.10gb")))
     memory = allowed(GuardMemory(), (there,), SLICES)
@@ -186,6 +195,14 @@ def test_guard__refuses_to_flap() -> None:
     back = Repartition("m", 0, (Placement(0, "4g.20gb"), Placement(4, "3g.20gb")))
     assert why(now, back, memory=memory) == ["card m/0 would go back to the cut it had 60 s ago"]
     assert why(replace(now, time_s=230.0), back, memory=memory) == []
+    # By way of a third cut it is the same.
+    other = Repartition("m", 0, (Placement(0, "4g.20gb"),))
+    memory = allowed(memory, (other,), now)
+    card = replace(card, instances=(Instance(0, "4g.20gb"),))
+    then = replace(now, time_s=170.0, nodes=(replace(now.nodes[0], gpus=(card, now.nodes[0].gpus[1])),))
+    assert why(then, back, memory=memory) == ["card m/0 would go back to the cut it had 70 s ago"]
+    assert why(then, there, memory=memory) == ["card m/0 would go back to the cut it had 10 s ago"]
+    assert why(replace(then, time_s=230.0), back, memory=memory) == []
 
 
 def test_guard__limits_cuts_and_attempts_by_the_hour() -> None:

@@ -16,7 +16,7 @@ from live_cluster import again, fallbacks, gang_loop, mig_loop, turn_all
 from smartmig.adapters.simulated.feed import made_up_gangs
 from smartmig.cli.live_policy import PolicyNames, trained_ranges
 from smartmig.control import in_flight
-from smartmig.control.decide import Decider
+from smartmig.control.decide import Decider, Decision
 from smartmig.control.effect import estimated, measured
 from smartmig.control.explain import explain
 from smartmig.control.guard import GuardMemory, GuardRules
@@ -443,16 +443,108 @@ def test_loop__nothing_is_done_that_is_not_written(tmp_path: Path) -> None:
     cluster.advance_to(0.0)
     loop.step()
     assert not cluster.running
-    loop.step()
+    for _ in range(loop.pilot.rules.max_attempts_h + 1):
+        loop._failures = 0  # no long pauses
+        assert loop.step() is None
     assert loop.counts.failed > 0
     assert "the database refuses" in loop.trouble
     with loop.journal.engine.begin() as connection:
         connection.execute(sa.text("ALTER TABLE gone RENAME TO smartmig_journal"))
+    loop.step()
+    loop.journal.sync(30)
+    turn = loop.step()
+    assert turn is not None
+    assert turn.judged.plan
+    assert turn.judged.refused == (), "what was never asked for was no attempt"
     turn_all(loop, cluster)
     loop.journal.close()
     assert len(cluster.ended) == len(JOBS)
     # What could not be written at first was written later: the journal is whole.
     assert again(str(tmp_path / "journal.db"), PolicyNames(), ("gang",)).n_different == 0
+
+
+def test_loop__a_journal_that_is_away_for_long_gives_the_cluster_its_scheduling_back(tmp_path: Path) -> None:
+    loop, cluster = gang_loop(tmp_path, JOBS)
+    loop.settings = replace(loop.settings, max_failures=2)
+    loop.journal.sync(30)
+    with loop.journal.engine.begin() as connection:
+        connection.execute(sa.text("ALTER TABLE smartmig_journal RENAME TO gone"))
+    cluster.take_over()
+    cluster.advance_to(0.0)
+    for _ in range(4):
+        loop.step()
+    assert loop.killed
+    assert cluster.own_scheduling
+    with loop.journal.engine.begin() as connection:
+        connection.execute(sa.text("ALTER TABLE gone RENAME TO smartmig_journal"))
+    loop.journal.close()
+
+
+class Crashing(Deaf):
+    """An actuator that fails in a way nobody thought of."""
+
+    def apply(self, plan: Any, timeout_s: float) -> tuple[Outcome, ...]:  # noqa: ARG002
+        time.sleep(0.2)
+        raise RuntimeError("what is this?")
+
+
+def test_loop__ends_with_what_its_acting_thread_stumbled_over(tmp_path: Path) -> None:
+    loop, cluster = gang_loop(tmp_path, MANY, nodes="8x8")
+    loop.settings = replace(loop.settings, settle_s=0.0)
+    loop.actuator = Crashing(loop.actuator)
+    cluster.take_over()
+    cluster.advance_to(0.0)
+    with pytest.raises(RuntimeError, match="what is this"):
+        loop.run()
+    loop.journal.close()
+    assert cluster.own_scheduling
+    outcomes = [record.body for record in open_journal(str(tmp_path / "journal.db")).records(kinds=("outcome",))]
+    assert len(outcomes) == loop.counts.decisions
+    assert not any(one["done"] for body in outcomes for one in body["outcomes"])
+
+
+class Slow(Deaf):
+    """Takes its time, for cuts and for parts of a plan alike."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner)
+        self.parts: list[int] = []
+
+    def apply(self, plan: Any, timeout_s: float) -> tuple[Outcome, ...]:
+        self.parts.append(len(plan))
+        time.sleep(0.3)
+        return self.inner.apply(plan, timeout_s)
+
+
+def test_kill__comes_in_between_the_parts_of_a_plan(tmp_path: Path) -> None:
+    loop, cluster = gang_loop(tmp_path, MANY, nodes="8x8")
+    loop.settings = replace(loop.settings, settle_s=0.0, chunk=4)
+    slow = loop.actuator = Slow(loop.actuator)
+    cluster.take_over()
+    cluster.advance_to(0.0)
+    loop.step()
+    while not slow.parts:
+        time.sleep(0.01)
+    begun_s = time.monotonic()
+    loop.kill("enough")
+    assert time.monotonic() - begun_s < 0.6, "no longer than what the cluster was being asked to do"
+    assert cluster.own_scheduling
+    loop.stop()
+    loop.run()
+    loop.journal.close()
+    assert slow.parts == [4]
+
+
+def test_loop__says_that_the_kill_file_cannot_be_looked_at(tmp_path: Path) -> None:
+    loop, _ = gang_loop(tmp_path, JOBS)
+    loop.kill_file = Path("/" + "x" * 300)  # "File name too long" stands for a disk that fails
+    loop.step()
+    assert "the kill file cannot be looked at" in loop.trouble
+    assert not loop.killed
+    loop.kill_file = tmp_path / "kill"
+    loop.step()
+    assert loop.trouble == ""
+    loop.journal.close()
 
 
 def test_fallback__decides_when_the_policy_fails(tmp_path: Path) -> None:
@@ -468,6 +560,21 @@ def test_fallback__decides_when_the_policy_fails(tmp_path: Path) -> None:
     assert loop.counts.fallbacks == loop.counts.decisions
     bodies = [record.body for record in open_journal(str(tmp_path / "journal.db")).records(kinds=("decision",))]
     assert all("broken rule" in body["fallback"] for body in bodies if body["plan"])
+
+
+def test_fallback__decides_when_a_plan_cannot_be_judged(tmp_path: Path) -> None:
+    loop, cluster = mig_loop(tmp_path, DiurnalDay().jobs(1))
+    timeless = JobRequest(JobKey("0", 0.0), 0)
+    seen = replace(loop.source.observe(5), queued=(timeless,))
+    node = seen.nodes[0]
+    there = Share(node.name, 0, 0, node.gpus[0].instances[0].start)
+    plan = (Start(timeless.key, (there,)),)
+    loop.pilot.decider.decide = lambda *_: Decision(plan, Memory())  # type: ignore[method-assign, assignment]
+    judged = loop.pilot.decide(seen)
+    assert "the policy failed: IndexError" in judged.fallback
+    assert judged.plan == ()
+    assert cluster.queue == {}
+    loop.journal.close()
 
 
 def test_fallback__may_fail_as_well(tmp_path: Path) -> None:
