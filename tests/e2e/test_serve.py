@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import signal
+import socket
+import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from served import Daemon, smartmig
+from served import PATIENCE_S, SMARTMIG, Daemon, smartmig
 from smartmig.control.store import open_store
 from smartmig.control.tokens import Role, add_token
 from smartmig.web.guarding import RateLimit
@@ -72,6 +76,15 @@ def test_health__needs_no_token(daemon: Daemon) -> None:
     assert answer.status_code == 200
     assert answer.json()["status"] == "ok"
     assert answer.json()["mode"] == "act"
+
+
+def test_serve__says_all_it_says_as_json(daemon: Daemon) -> None:
+    with socket.create_connection(("127.0.0.1", int(daemon.url.rpartition(":")[2]))) as rude:
+        rude.sendall(b"this is no request\r\n\r\n")
+        rude.recv(1000)
+    daemon.wait_for("Invalid HTTP request")
+    for line in daemon.log.read_text().splitlines():
+        assert {"time", "level", "what"} <= json.loads(line).keys()
 
 
 def test_api__every_other_route_asks_for_a_token(daemon: Daemon, tokens: dict[str, str]) -> None:
@@ -226,3 +239,39 @@ def test_tokens__are_hashed_at_rest(home: Path, tokens: dict[str, str]) -> None:
         ("guest", "viewer", False),
     ]
     assert "there is, or was, a token" in smartmig(home, "token", "add", "eve").stderr
+
+
+def test_serve__goes_on_though_nobody_reads_its_log(tmp_path: Path) -> None:
+    pipe = tmp_path / "log"
+    os.mkfifo(pipe)
+    silent = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # somebody holds it open, and reads nothing
+    words = ("serve", "--no-api", "--mode", "act", "--adapter", "simulated:nodes=8x8,load=20,speedup=3600")
+    environment = {**os.environ, "SMARTMIG_HOME": str(tmp_path)}
+    with pipe.open("wb", buffering=0) as stream:
+        fcntl.fcntl(stream, fcntl.F_SETPIPE_SZ, 4096)
+        daemon = subprocess.Popen([str(SMARTMIG), *words], env=environment, stderr=stream)
+    try:
+        journal = tmp_path / "journal.db"
+
+        def seen(kind: str) -> list[dict[str, Any]]:
+            if not journal.exists():
+                return []
+            done = smartmig(tmp_path, "journal", "show", journal, "--kind", kind, "--limit", 100_000, "--json")
+            return [one["body"] for one in json.loads(done.stdout)] if done.returncode == 0 else []
+
+        wait_until(lambda: sum("took_s" in body for body in seen("decision")) > 200, "decisions")
+        assert smartmig(tmp_path, "kill").returncode == 0
+        wait_until(lambda: [b["what"] for b in seen("audit")][-2:] == ["kill", "let go"], "letting go", 20)
+        daemon.send_signal(signal.SIGTERM)
+        assert daemon.wait(20) == 0
+    finally:
+        daemon.kill()
+        daemon.wait()
+        os.close(silent)
+
+
+def wait_until(happened: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S) -> None:
+    end_s = time.monotonic() + timeout_s
+    while not happened():
+        assert time.monotonic() < end_s, f"waited in vain for {what}"
+        time.sleep(0.2)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import io
+import logging
+import os
 import signal
 import socket
 import sys
@@ -98,6 +101,9 @@ def serve(
     policy, fallback = names.policy(worlds), FALLBACK.policy(worlds)
     ranges = trained_ranges(policy)
     book = Journal(journal_place(journal))
+    record = JsonLog(_standard_error())
+    logging.getLogger().addHandler(record)
+    logging.captureWarnings(True)
     try:
         pilot = Pilot(policy, fallback, rules, seed, ranges=ranges)
         if not adapter.startswith("simulated"):  # one begins anew every time, and so does what is remembered of it
@@ -116,7 +122,6 @@ def serve(
         loop = Loop(connection, pilot, book, settings, about, switch)
         pilot.warm_up(first)
         _be_prompt()
-        record = JsonLog(sys.stderr)
         loop.listener = record.hear
         record.say("info", "ready", adapter=adapter, mode=mode, journal=book.engine.url.render_as_string(True))
         if api:
@@ -130,6 +135,14 @@ def serve(
         book.close()
         connection.source.close()
         connection.actuator.close()
+        logging.getLogger().removeHandler(record)
+        logging.captureWarnings(False)
+        record.end()
+
+
+def _standard_error() -> io.FileIO:
+    """Past Python's own buffer: the program ends though somebody waits for room in it."""
+    return io.FileIO(os.devnull, "w") if sys.stderr is None else io.FileIO(2, "w", closefd=False)
 
 
 def _check_host(host: str) -> None:
@@ -190,7 +203,9 @@ def _serve_api(loop: Any, policy: Any, fallback: Any, seed: int, host: str, port
     playground = Playground(home() / "playground", web.hub.tell)
     app = create_app(web, playground, ends=lambda: server.should_exit)
     # Who tries tokens out is slowed down by address: one that a header claims is no address.
-    config = uvicorn.Config(app, host=host, port=port, log_level="warning", access_log=False, proxy_headers=False)
+    config = uvicorn.Config(
+        app, host=host, port=port, log_config=None, log_level="warning", access_log=False, proxy_headers=False
+    )
     server = uvicorn.Server(config)
     failed: list[BaseException] = []
 

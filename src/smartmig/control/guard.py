@@ -161,7 +161,8 @@ def check(
             if not why and n_starts > rules.max_starts:
                 why = f"more than {rules.max_starts} starts in one plan"
             if not why and starving is not None and starving.minds(action):
-                why = starved = f"job {starving.key.job_id} has waited longer than {rules.max_wait_s:g} s and goes first"
+                who = f"job {starving.key.job_id} has waited longer than {rules.max_wait_s:g} s"
+                why = starved = f"{who} and goes first"
         if why:
             refused.append(Refusal(action, why))
             continue
