@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,19 @@ class PostgresServer:
     def stop(self, number: int) -> None:
         self.process.send_signal(number)
         self.process.wait(60)
+
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        """It takes connections and what is sent, and answers nothing."""
+        task = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        family = [self.process.pid, *map(int, task.read_text().split())]
+        try:
+            for pid in family:
+                os.kill(pid, signal.SIGSTOP)
+            yield
+        finally:
+            for pid in family:
+                os.kill(pid, signal.SIGCONT)
 
 
 @pytest.fixture(scope="module")
@@ -151,6 +165,31 @@ def test_postgres__a_server_that_comes_back_gets_every_record_once(server: Postg
         Journal(server.url)  # the lock came back with the server
     mine = [record.body["what"] for record in journal.reader.records() if record.session == journal.session]
     assert mine == ["first", "second", "third"]
+    journal.close()
+
+
+def test_postgres__a_server_that_hangs_is_said_to_and_costs_no_more_memory_than_allowed(server: PostgresServer) -> None:
+    journal = Journal(server.url, most_late=100, silent_s=0.5)
+    journal.append("audit", 1.0, {"what": "first"})
+    journal.sync(30)
+    assert journal.failed == ""
+    with server.hanging():
+        for at in range(10_000):
+            journal.append("audit", 2.0, {"what": at})
+            if at == 0:
+                time.sleep(1.0)  # the writer has begun
+                assert "has not answered for 1 s" in journal.failed
+        with pytest.raises(AdapterError, match="has not answered"):
+            journal.sync(0.1)
+    journal.append("audit", 3.0, {"what": "last"})
+    journal.sync(30)
+    assert journal.failed == ""
+    mine = [record for record in journal.reader.records() if record.session == journal.session]
+    kept = [record.body["what"] for record in mine if record.kind == "audit"]
+    (lost,) = [record.body["what"] for record in mine if record.kind == "error"]
+    assert kept[:3] == ["first", 0, 1]
+    assert len(kept) < 110
+    assert lost == f"{10_002 - len(kept)} records were lost: the database did not take them in time"
     journal.close()
 
 

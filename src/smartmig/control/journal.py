@@ -20,6 +20,8 @@ import json
 import queue
 import secrets
 import threading
+import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -37,7 +39,10 @@ FULL_EVERY = 500
 """A whole state at least once in so many, so that reading need not begin at the beginning."""
 
 MOST_LATE = 100_000
-"""Records that wait in memory while the database is away; if more come, all of them are lost, and a record says so."""
+"""Records that wait in memory while the database is away; if more come, some are lost, and a record says so."""
+
+SILENT_S = 20.0
+"""A database that takes longer for a few records does not answer."""
 
 SEARCHED = 200_000
 """Records a search for text reads at most: hours of a busy cluster, and a second or so."""
@@ -55,32 +60,51 @@ class Record:
 class Journal:
     """A journal being written; `JournalReader` is for looking."""
 
-    def __init__(self, place: str, most_late: int = MOST_LATE) -> None:
+    def __init__(self, place: str, most_late: int = MOST_LATE, silent_s: float = SILENT_S) -> None:
         self.engine = open_store(place)
-        self._most_late = most_late
+        self._most_late, self._silent_s = most_late, silent_s
         try:
             self._only = OnlyWriter(self.engine)
+            # With connections of its own: however many look, the writer waits for none of them.
+            self.reader = JournalReader(open_store(place))
         except SmartmigError:
             self.engine.dispose()
             raise
         self.session = secrets.token_hex(8)
-        self.reader = JournalReader(self.engine)
         self._waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._dropped: deque[float] = deque()
+        """times of records for which there was no room"""
         self._last: ClusterState | None = None
         self._since_full = 0
         self._written: int | None = 0
         """records of this session that are in the database, as far as we were told; None: look there"""
-        self.failed = ""
-        """why nothing can be written; the loop must not act meanwhile"""
+        self._refused = ""
+        """why the last try failed"""
+        self._begun_s: float | None = None
+        """when the present try began; None: there is none"""
         self._thread = threading.Thread(target=self._write, name="journal", daemon=True)
         self._thread.start()
 
+    @property
+    def failed(self) -> str:
+        """Why nothing can be written, empty when it can; the loop must not act meanwhile."""
+        begun_s = self._begun_s
+        silent_s = 0.0 if begun_s is None else time.monotonic() - begun_s
+        silence = f"the journal's database has not answered for {silent_s:.0f} s" if silent_s > self._silent_s else ""
+        return self._refused or silence
+
     def append(self, kind: str, time_s: float, body: dict[str, Any]) -> None:
-        self._waiting.put((kind, time_s, body))
+        self._put((kind, time_s, body), time_s)
 
     def append_state(self, state: ClusterState) -> None:
         """Only the difference is written when that is shorter."""
-        self._waiting.put(state)
+        self._put(state, state.time_s)
+
+    def _put(self, item: Any, time_s: float) -> None:
+        if self._waiting.qsize() > self._most_late:
+            self._dropped.append(time_s)
+        else:
+            self._waiting.put(item)
 
     def sync(self, timeout_s: float) -> None:
         """Wait until all that was appended is on disk. Raises `AdapterError` when that cannot be."""
@@ -93,6 +117,7 @@ class Journal:
         self._waiting.put(None)
         self._thread.join(30)
         self._only.close()
+        self.reader.engine.dispose()
         self.engine.dispose()
 
     def _write(self) -> None:
@@ -104,27 +129,36 @@ class Journal:
                 items.append(self._waiting.get())
             going = None not in items
             late += [self._row(item) for item in items if item is not None and not isinstance(item, threading.Event)]
+            late += self._lost()
+            self._begun_s = time.monotonic()
             try:
-                if late or self.failed:
+                if late or self._refused:
                     self._only.hold()  # a server that went away has forgotten who writes
-                if self.failed:
+                if self._refused:
                     late = self._not_written(late)
                 if late:
                     with refusing(self.engine.url), self.engine.begin() as connection:
                         connection.execute(RECORDS.insert(), late)
                 self._written = (self._written or 0) + len(late)
-                late, self.failed = [], ""
+                late, self._refused = [], ""
             except Exception as error:  # whatever it is, the loop must hear of it, and somebody must go on writing
                 # Tried again with whatever comes next: a server may come back.
-                self.failed = str(error) if isinstance(error, AdapterError) else f"the journal fails: {error!r}"
+                self._refused = str(error) if isinstance(error, AdapterError) else f"the journal fails: {error!r}"
                 if len(late) > self._most_late:
                     self._last = None  # what follows must not build on a state that is lost
                     self._written = None
                     lost = {"what": f"{len(late)} records were lost: {error}"}
                     late = [self._row(("error", late[-1]["time_s"], lost))]
+            self._begun_s = None
             for item in items:
                 if isinstance(item, threading.Event):
                     item.set()
+
+    def _lost(self) -> list[dict[str, Any]]:
+        """That there was no room for some records."""
+        times = [self._dropped.popleft() for _ in range(len(self._dropped))]
+        words = {"what": f"{len(times)} records were lost: the database did not take them in time"}
+        return [self._row(("error", times[-1], words))] if times else []
 
     def _not_written(self, late: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """What an earlier try left out: a commit whose answer was lost may have been one all the same."""
@@ -193,7 +227,9 @@ class JournalReader:
     def span(self) -> tuple[int, int] | None:
         """The first and the newest record; None when there is none."""
         with refusing(self.engine.url), self.engine.connect() as connection:
-            first, newest = connection.execute(sa.select(sa.func.min(RECORDS.c.seq), sa.func.max(RECORDS.c.seq))).one()
+            # Two questions: SQLite looks up the one or the other end, but reads everything for both.
+            ends = [sa.select(end(RECORDS.c.seq)).scalar_subquery() for end in (sa.func.min, sa.func.max)]
+            first, newest = connection.execute(sa.select(*ends)).one()
         return None if first is None else (first, newest)
 
     def whole_state_at(self, seq: int) -> int | None:

@@ -91,6 +91,15 @@ def _make_tokens(change: Operations) -> None:
     )
 
 
+PATIENCE = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+}
+"""For a PostgreSQL server whose machine is gone, by libpq's names; seconds, the last one milliseconds."""
+
 MIGRATIONS: tuple[Callable[[Operations], None], ...] = (_make_journal, _make_tokens)
 """Version n is what the first n make; never change one that was released, add another."""
 
@@ -103,7 +112,7 @@ def open_store(place: str, create: bool = True) -> sa.Engine:
     """
     url = _url(place, create)
     sqlite = url.get_backend_name() == "sqlite"
-    options: dict[str, Any] = {"connect_args": {"timeout": 30} if sqlite else {"connect_timeout": 10}}
+    options: dict[str, Any] = {"connect_args": {"timeout": 30} if sqlite else PATIENCE}
     if sqlite and not create:
         options = {"creator": partial(_look_at, str(url.database))}
     elif not sqlite and create:
@@ -189,6 +198,9 @@ def migrate(engine: sa.Engine) -> int:
         if connection.dialect.name == "postgresql":
             # Two daemons that start together must not both create the tables.
             connection.execute(sa.text("SELECT pg_advisory_xact_lock(760314)"))
+        else:
+            # Python's driver begins none for tables: one that is killed half-way must leave nothing, and two not meet.
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
         SCHEMA.create(connection, checkfirst=True)
         present = _version(connection)
         change = Operations(MigrationContext.configure(connection))

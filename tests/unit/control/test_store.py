@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -13,7 +17,7 @@ from typer.testing import CliRunner
 
 from smartmig.cli.app import make_app
 from smartmig.control.journal import Journal, open_journal
-from smartmig.control.store import open_store
+from smartmig.control.store import MIGRATIONS, open_store
 from smartmig.control.tokens import Role, add_token
 from smartmig.errors import InputError, SmartmigError
 
@@ -147,3 +151,52 @@ def test_tokens__are_listed_by_url_as_by_path(tmp_path: Path) -> None:
     add_token(engine, "ann", Role.viewer)
     engine.dispose()
     assert json.loads(run("token", "list", "--journal", tmp_path / "j.db", "--json"))[0]["name"] == "ann"
+
+
+KILLED = """
+import os, sys
+from itertools import count
+import sqlalchemy as sa
+from smartmig.control.store import MIGRATIONS, open_store
+
+for last in count(1):
+    child = os.fork()
+    if child == 0:
+        done = count(1)
+        sa.event.listen(sa.Engine, "after_cursor_execute", lambda *_: next(done) == last and os._exit(9))
+        open_store(f"{sys.argv[1]}/{last}.db")
+        os._exit(0)
+    if os.waitpid(child, 0)[1] == 0:
+        break
+    open_store(f"{sys.argv[1]}/{last}.db")
+print(last)
+"""
+
+
+def test_store__can_be_opened_though_the_first_opening_was_killed_at_any_statement(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > len(MIGRATIONS)
+
+
+def test_store__is_made_once_by_many_who_open_it_at_the_same_time(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        engines = list(pool.map(open_store, [str(tmp_path / "journal.db")] * 8))
+    with engines[0].connect() as connection:
+        versions = connection.scalars(sa.text("SELECT version FROM smartmig_schema")).all()
+    assert versions == list(range(1, len(MIGRATIONS) + 1))
+    for engine in engines:
+        engine.dispose()
+
+
+def test_journal__its_writer_waits_for_nobody_who_looks(tmp_path: Path) -> None:
+    journal = Journal(str(tmp_path / "journal.db"))
+    journal.append("audit", 1.0, {"what": "x"})
+    journal.sync(30)
+    with ExitStack() as looking:
+        for _ in range(15):
+            looking.enter_context(journal.reader.engine.connect()).execute(sa.text("SELECT 1"))
+        journal.append("audit", 2.0, {"what": "y"})
+        journal.sync(5)
+    assert journal.reader.span() == (1, 2)
+    journal.close()
