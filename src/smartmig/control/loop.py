@@ -63,7 +63,6 @@ class Counts:
     decisions: int = 0
     starts: int = 0
     cuts: int = 0
-    stops: int = 0
     refused: int = 0
     failed: int = 0
     lost: int = 0
