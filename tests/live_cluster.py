@@ -23,6 +23,7 @@ MIG_NAMES = PolicyNames(placement="edf-most-packed")
 def about(names: PolicyNames, worlds: tuple[str, ...], rules: GuardRules) -> dict[str, Any]:
     return {
         "policy": vars(names),
+        "fallback": vars(FALLBACK),
         "worlds": list(worlds),
         "seed": 0,
         "guard": rules_to_json(rules),

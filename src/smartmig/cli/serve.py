@@ -109,6 +109,7 @@ def serve(
             "adapter": adapter,
             "mode": mode,
             "policy": asdict(names),
+            "fallback": asdict(FALLBACK),
             "worlds": list(worlds),
             "seed": seed,
             "guard": rules_to_json(rules),
