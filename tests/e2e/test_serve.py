@@ -192,6 +192,7 @@ def test_kill__by_command_releases_at_once(daemon: Daemon, home: Path, tokens: d
 
 
 def test_serve__survives_kill_9_and_goes_on(daemon: Daemon, home: Path, tokens: dict[str, str]) -> None:
+    daemon.until(lambda: ask(daemon, tokens["bob"], "/api/v1/effect").json().get("n_finished", 0) > 5)
     daemon.stop(signal.SIGKILL)
     first = json.loads(smartmig(home, "replay", home / "journal.db", "--json").stdout)
     assert (first["n_different"], first["n_sessions"]) == (0, 1)
