@@ -28,6 +28,7 @@ from smartmig.cli.live_policy import (
     worlds_of,
 )
 from smartmig.cli.options import rule_spec
+from smartmig.cli.policy_files import digests
 from smartmig.errors import InputError
 from smartmig.ports import Connection
 from smartmig.scenario import adapter as adapter_knobs
@@ -111,6 +112,7 @@ def serve(
             "mode": mode,
             "policy": asdict(names),
             "fallback": asdict(FALLBACK),
+            "policy_files": digests(policy),
             "worlds": list(worlds),
             "seed": seed,
             "guard": rules_to_json(rules),
