@@ -112,17 +112,24 @@ def made(many: list[tuple[int, int, int, int]]) -> GangJobs:
     return make_gangs(*[(at, n, run_s, limit_s) for at, n, run_s, limit_s in sorted(many)], user="uv" * len(many))
 
 
-@pytest.mark.parametrize("fallback", [FALLBACK, OLD_FALLBACK])
-def test_replay__of_starvation_in_several_sessions_is_exact(tmp_path: Path, fallback: PolicyNames) -> None:
-    crowd = make_gangs((0, 4, 30, 40), (0, 8, 50, 60), *[(at, 2, 15, 20) for at in range(1, 60)])
-    cluster = SimulatedCluster(whole_nodes("2x4"), gang_arrivals(crowd), (Edge(20.0, 1, 0), Edge(90.0, -1, 0)))
-    rules = GuardRules(max_wait_s=10.0)
-    names = PolicyNames(selection="sjf")
-    fell = [session(tmp_path, cluster, names, rules, fallback, 25, cut_off) for cut_off in (True, False, False)]
-    assert fell[0] > 0
-    assert fell[2] > 0
+@pytest.mark.parametrize(("fallback", "other"), [(FALLBACK, OLD_FALLBACK), (OLD_FALLBACK, FALLBACK)])
+def test_replay__of_starvation_is_exact_with_the_recorded_fallback_alone(
+    tmp_path: Path, fallback: PolicyNames, other: PolicyNames
+) -> None:
+    # Half of the cluster is away: job 1 cannot start, job 2 starves behind it, and the policy prefers the small ones.
+    crowd = make_gangs((0, 4, 12, 13), (0, 8, 50, 60), (1, 4, 30, 40), *[(at, 1, 5, 5) for at in range(2, 60, 3)])
+    cluster = SimulatedCluster(whole_nodes("2x4"), gang_arrivals(crowd), (Edge(0.0, 1, 0), Edge(150.0, -1, 0)))
+    names, rules = PolicyNames(selection="sjf"), GuardRules(max_wait_s=10.0)
+    fell = [session(tmp_path, cluster, names, rules, fallback, 10, cut_off) for cut_off in (True, False, False)]
+    assert sum(fell) > 0
     report = replayed(tmp_path)
     assert (report.n_different, report.n_sessions) == (0, 3)
+    place = str(tmp_path / "journal.db")
+
+    def with_the_other(boot: dict[str, Any], memory: Memory) -> Pilot:
+        return recorded_pilot(place, boot | {"fallback": asdict(other)}, memory)
+
+    assert replay(open_journal(place).records(), with_the_other).n_different > 0
 
 
 def test_replay__of_drift_in_several_sessions_is_exact(tmp_path: Path) -> None:
