@@ -7,6 +7,7 @@ from typing import Any
 
 from smartmig.adapters.simulated import SimulatedCluster, connect, gang_arrivals, mig_arrivals, mig_nodes, whole_nodes
 from smartmig.cli.live_policy import FALLBACK, PolicyNames
+from smartmig.cli.policy_files import digests
 from smartmig.control.guard import GuardRules
 from smartmig.control.journal import Journal, open_journal
 from smartmig.control.loop import Loop, LoopSettings
@@ -23,6 +24,8 @@ MIG_NAMES = PolicyNames(placement="edf-most-packed")
 def about(names: PolicyNames, worlds: tuple[str, ...], rules: GuardRules) -> dict[str, Any]:
     return {
         "policy": vars(names),
+        "fallback": vars(FALLBACK),
+        "policy_files": digests(names.policy(worlds)),
         "worlds": list(worlds),
         "seed": 0,
         "guard": rules_to_json(rules),

@@ -19,8 +19,8 @@ import sqlalchemy as sa
 
 from live_cluster import again, gang_loop, turn_all
 from smartmig.cli.live_policy import PolicyNames
+from smartmig.control.history import histories
 from smartmig.control.journal import Journal, open_journal
-from smartmig.control.replay import finished_jobs
 from smartmig.control.store import MIGRATIONS, RECORDS, migrate, open_store
 from smartmig.control.tokens import Role, add_token, holder_of, revoke_token
 from smartmig.errors import AdapterError
@@ -112,7 +112,8 @@ def test_postgres__holds_a_journal_that_gives_the_same_plans(server: PostgresSer
         Journal(server.url)
     loop.journal.close()
     assert again(server.url, PolicyNames(), ("gang",)).n_different == 0
-    assert len(finished_jobs(open_journal(server.url).records())) == len(JOBS)
+    (past,) = histories(open_journal(server.url).records())
+    assert len(past.finished) == len(JOBS)
 
 
 def test_postgres__is_append_only_and_up_to_date(server: PostgresServer) -> None:

@@ -205,6 +205,7 @@ def test_kill__by_command_releases_at_once(daemon: Daemon, home: Path, tokens: d
 
 
 def test_serve__survives_kill_9_and_goes_on(daemon: Daemon, home: Path, tokens: dict[str, str]) -> None:
+    daemon.until(lambda: ask(daemon, tokens["bob"], "/api/v1/effect").json().get("n_finished", 0) > 5)
     daemon.stop(signal.SIGKILL)
     first = json.loads(smartmig(home, "replay", home / "journal.db", "--json").stdout)
     assert (first["n_different"], first["n_sessions"]) == (0, 1)
@@ -221,9 +222,11 @@ def test_serve__survives_kill_9_and_goes_on(daemon: Daemon, home: Path, tokens: 
     assert second.stop() == 0
     report = json.loads(smartmig(home, "replay", home / "journal.db", "--json").stdout)
     assert (report["n_different"], report["n_sessions"]) == (0, 2)
-    done = smartmig(home, "journal", "export", home / "journal.db", "-o", home / "trace.csv")
-    assert done.returncode == 0, done.stderr
-    assert (home / "trace.csv").read_text().startswith("job_id,submit_s,run_s,n_gpus,")
+    for session, columns in (("1", "job_id,submit_s,run_s,n_gpus,"), ("2", "job_id,arrive_s,deadline_s,")):
+        written = home / f"trace{session}.csv"
+        done = smartmig(home, "journal", "export", home / "journal.db", "-o", written, "--session", session)
+        assert done.returncode == 0, done.stderr
+        assert written.read_text().startswith(columns)
     assert "decision" in smartmig(home, "journal", "show", home / "journal.db", "--kind", "decision").stdout
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -64,8 +64,12 @@ class PolicyNames:
         return LivePolicy(gang, mig)
 
 
-FALLBACK = PolicyNames("fcfs", "first-available", "none", "edf-most-packed", "static")
-"""Decides when the guard does not trust the policy, and stands for "as usual" in estimates."""
+FALLBACK = PolicyNames("fcfs", "first-available", "easy", "edf-most-packed", "static")
+"""Decides when the guard does not trust the policy, and stands for "as usual" in estimates. It backfills: a first job
+that waits for a drained node must not stop all others."""
+
+OLD_FALLBACK = replace(FALLBACK, backfill="none")
+"""of recorded sessions that do not name theirs"""
 
 
 def worlds_of(state: ClusterState) -> tuple[str, ...]:

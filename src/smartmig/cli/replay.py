@@ -10,7 +10,6 @@ import typer
 from smartmig.cli import complete
 from smartmig.cli.console import Json, print_json
 from smartmig.cli.live_places import JournalArgument, needs
-from smartmig.cli.live_policy import FALLBACK, PolicyNames, trained_ranges
 from smartmig.cli.options import rule_spec
 from smartmig.errors import InputError, SmartmigError
 from smartmig.sim.gang.world import Backfill
@@ -32,11 +31,11 @@ def replay(
     With a rule of one's own, count where it would have decided otherwise.
     """
     needs("smartmig replay", "sqlalchemy", "alembic")
+    from smartmig.cli.recorded import recorded_pilot
     from smartmig.control.journal import open_journal
     from smartmig.control.memory import Memory
     from smartmig.control.pilot import Pilot
     from smartmig.control.replay import replay as run
-    from smartmig.control.wire import rules_from_json
 
     changed: dict[str, Any] = {
         name: rule_spec(text, f"--{name}")
@@ -52,16 +51,7 @@ def replay(
         changed["backfill"] = backfill.value
 
     def make_pilot(boot: dict[str, Any], memory: Memory) -> Pilot:
-        try:
-            names = PolicyNames(**{**boot["policy"], **changed})
-            rules = rules_from_json(boot["guard"], f"{journal}: guard")
-            worlds, seed = boot["worlds"], int(boot["seed"])
-        except (KeyError, TypeError, ValueError):
-            raise InputError(f"{journal}: a session's first record is not one that this version writes") from None
-        policy = names.policy(worlds)
-        # Another policy remembers other things: it begins afresh.
-        begins = Memory() if changed else memory
-        return Pilot(policy, FALLBACK.policy(worlds), rules, seed, begins, trained_ranges(policy))
+        return recorded_pilot(journal, boot, memory, changed)
 
     report = run(open_journal(journal).records(), make_pilot)
     if report.n_sessions == 0:

@@ -31,6 +31,7 @@ from smartmig.cli.live_policy import (
     worlds_of,
 )
 from smartmig.cli.options import rule_spec
+from smartmig.cli.policy_files import digests
 from smartmig.errors import InputError
 from smartmig.ports import Connection
 from smartmig.scenario import adapter as adapter_knobs
@@ -78,6 +79,7 @@ def serve(
     """Run the controller: watch a cluster, decide, and in mode act carry it out. Logs JSON lines to stderr."""
     needs("smartmig serve", "sqlalchemy", "alembic", *(("fastapi", "uvicorn", "prometheus_client") if api else ()))
     from smartmig.control.guard import HOUR_S, GuardRules
+    from smartmig.control.history import is_simulated
     from smartmig.control.journal import Journal
     from smartmig.control.logs import JsonLog
     from smartmig.control.loop import Loop, LoopSettings
@@ -106,7 +108,7 @@ def serve(
     logging.captureWarnings(True)
     try:
         pilot = Pilot(policy, fallback, rules, seed, ranges=ranges)
-        if not adapter.startswith("simulated"):  # one begins anew every time, and so does what is remembered of it
+        if not is_simulated(adapter):  # one begins anew every time, and so does what is remembered of it
             kept = book.reader.last("memory")
             pilot.memory = pilot.memory if kept is None else memory_from_json(kept.body)
             pilot.guard_memory = handed_over_since(book.reader, first.time_s - HOUR_S)
@@ -115,6 +117,8 @@ def serve(
             "adapter": adapter,
             "mode": mode,
             "policy": asdict(names),
+            "fallback": asdict(FALLBACK),
+            "policy_files": digests(policy),
             "worlds": list(worlds),
             "seed": seed,
             "guard": rules_to_json(rules),

@@ -53,13 +53,21 @@ class Books:
     _seen: set[JobKey] = field(default_factory=set)
     _running: dict[JobKey, RunningJob] = field(default_factory=dict)
     _began: dict[JobKey, RunningJob] = field(default_factory=dict)
+    _away: bool = False
 
     def began(self, jobs: Iterable[RunningJob]) -> None:
         """Starts that the cluster accepted; a short job may be gone before anyone looks."""
         self._began |= {job.request.key: job for job in jobs}
 
+    def look_away(self) -> None:
+        """Nobody looks until the next observation: who is gone by then ended nobody knows when, and is not counted as
+        finished; what the time between has cost is not known either."""
+        self._away = True
+
     def look(self, state: ClusterState) -> list[Finished]:
         """Add one observation; who has finished since the last one."""
+        if self._away:
+            self._come_back(state)
         if not self._seen and not self.last_s:
             self.began_s = self.last_s = state.time_s
         passed_s = max(0.0, state.time_s - self.last_s)
@@ -91,6 +99,13 @@ class Books:
         self.finished.extend(done)
         self._seen, self._running = seen, {key: job for key, job in running.items() if key in seen}
         return done
+
+    def _come_back(self, state: ClusterState) -> None:
+        still = {job.request.key for job in state.running}
+        self._running = {key: job for key, job in self._running.items() if key in still}
+        self._began = {}  # who was started and runs is seen
+        self._load = (0.0, 0.0, 0.0)
+        self._away = False
 
     @property
     def mean_wait_s(self) -> float:

@@ -2,7 +2,7 @@
 
 Kinds of records, by what their `body` (JSON) holds:
 
-    boot       policy, seed, guard rules and memory that a session begins with
+    boot       policy, digests of its files, fallback, seed, guard rules and memory that a session begins with
     state      an observation: whole (`full`), or what changed since the last one of the session (`change`)
     decision   mode, what the policy wanted, what the guard let pass and why not the rest, which policy it was
     outcome    what became of a plan handed to the cluster

@@ -1,7 +1,4 @@
-"""A journal run again: the recorded policy must give the recorded plans; any other shows where it would differ.
-
-Also what a journal says about jobs: which came, started and ended when, as a trace for training.
-"""
+"""A journal run again: the recorded policy must give the recorded plans; any other shows where it would differ."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from smartmig.control.books import Books, Finished, begun_jobs
 from smartmig.control.guard import GuardMemory, allowed
 from smartmig.control.journal import JournalReader, Record, States
 from smartmig.control.memory import Memory
@@ -118,21 +114,3 @@ def handed_over_since(journal: JournalReader, time_s: float) -> GuardMemory:
         elif record.seq >= first and record.body.get("acts") and state is not None:
             memory = allowed(memory, plan_from_json(record.body["plan"]), state)
     return memory
-
-
-def finished_jobs(records: Iterable[Record]) -> list[Finished]:
-    """Every job of a journal that was seen to run and end."""
-    states, books = States(), Books()
-    done: list[Finished] = []
-    state: ClusterState | None = None
-    handed: dict[int, ClusterState] = {}
-    for record in records:
-        if record.kind == "state":
-            state = states.read(record)
-            done += books.look(state)
-        elif record.kind == "decision" and record.body.get("acts") and state is not None:
-            handed[record.body["n"]] = state
-        elif record.kind == "outcome" and record.body["n"] in handed:
-            accepted = plan_from_json([one["action"] for one in record.body["outcomes"] if one["done"]])
-            books.began(begun_jobs(handed.pop(record.body["n"]), accepted))
-    return done

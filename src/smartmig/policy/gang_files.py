@@ -32,14 +32,23 @@ def agents_of(name: str) -> Agents:
     """
     if name == HAND_MADE:
         return Agents(hand_made())
-    path = _place(f"gang-{name or DEFAULT}.npz", name)
+    path = agents_file(name)
     return _agents(path, path.stat().st_mtime_ns if path.is_file() else 0)
 
 
 def times_of(name: str) -> RunTimes:
     """The same for run times."""
-    path = _place(f"run-times-{name}.npz", name)
+    path = times_file(name)
     return _times(path, path.stat().st_mtime_ns if path.is_file() else 0)
+
+
+def agents_file(name: str) -> Path:
+    """Of a policy by path or name; the hand-made one has none."""
+    return _place(f"gang-{name or DEFAULT}.npz", name)
+
+
+def times_file(name: str) -> Path:
+    return _place(f"run-times-{name}.npz", name)
 
 
 def _place(shipped: str, name: str) -> Path:

@@ -173,7 +173,9 @@ class EffectAnswer(BaseModel):
     n_late: int
     measured: EffectOf
     policy: EffectOf | None = Field(description="our policy, simulated on the finished jobs")
-    baseline: EffectOf | None = Field(description="first come first served (MIG: cards left as they are), simulated")
+    baseline: EffectOf | None = Field(
+        description="first come first served with backfill (MIG: cards left as they are), simulated"
+    )
 
 
 class GuardAnswer(BaseModel):

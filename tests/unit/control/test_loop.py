@@ -20,9 +20,10 @@ from smartmig.control.decide import Decider, Decision
 from smartmig.control.effect import estimated, measured
 from smartmig.control.explain import explain
 from smartmig.control.guard import GuardMemory, GuardRules
+from smartmig.control.history import histories
 from smartmig.control.journal import Journal, JournalReader, States, open_journal
 from smartmig.control.memory import Memory, begun, charged, started
-from smartmig.control.replay import finished_jobs, handed_over_since
+from smartmig.control.replay import handed_over_since
 from smartmig.control.switch import Mode
 from smartmig.control.wire import guard_memory_from_json, guard_memory_to_json, rules_from_json
 from smartmig.errors import AdapterError
@@ -85,8 +86,8 @@ def test_loop__observe_only_looks(tmp_path: Path) -> None:
     loop.journal.close()
     kinds = {record.kind for record in open_journal(str(tmp_path / "journal.db")).records()}
     assert kinds == {"boot", "state"}
-    done = finished_jobs(open_journal(str(tmp_path / "journal.db")).records())
-    assert sorted(one.request.key.job_id for one in done) == sorted(JOBS.job_id.tolist())
+    (past,) = histories(open_journal(str(tmp_path / "journal.db")).records())
+    assert sorted(one.request.key.job_id for one in past.finished) == sorted(JOBS.job_id.tolist())
 
 
 def test_kill__gives_the_cluster_back_and_resume_takes_it_again(tmp_path: Path) -> None:

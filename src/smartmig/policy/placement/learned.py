@@ -203,5 +203,10 @@ def weights_of(name: str) -> Floats:
     """Of a policy by path, of a shipped one by name, or of the hand-made one that training begins with."""
     if name == HAND_MADE:
         return hand_made()
+    return read_policy(prices_file(name), PRICES).weights
+
+
+def prices_file(name: str) -> Path:
+    """Of a policy by path or of a shipped one by name; the hand-made one has none."""
     shipped = SHIPPED / f"prices-{name}.npz"
-    return read_policy(shipped if shipped.is_file() and "/" not in name else Path(name), PRICES).weights
+    return shipped if shipped.is_file() and "/" not in name else Path(name)

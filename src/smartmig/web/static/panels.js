@@ -111,7 +111,7 @@ export const drawEffect = (answer) => {
   }
   const row = (title, one, joules) => [title, String(one.n_jobs), span(one.mean_wait_s), span(one.mean_late_s), percent(one.late_frac), joules];
   put(box, JSON.stringify(answer), () => [
-    make("p", {text: `${count(answer.measured.n_jobs, "finished job")}, simulated again under the policy and under a plain baseline: first come first served, MIG cards left as they are. An estimate.`}),
+    make("p", {text: `${count(answer.measured.n_jobs, "finished job")}, simulated again under the policy and under a plain baseline: first come first served with backfill, MIG cards left as they are. An estimate.`}),
     ...bars(answer),
     scroller("Against the baseline", table(make("table"), "Against the baseline", ["", "Jobs", "Mean waiting", "Mean lateness", "Late", "Energy"], [
       row("really", answer.measured, energy(answer.energy_j || null)), row("policy", answer.policy, energy(answer.policy.energy_j)),
