@@ -79,7 +79,7 @@ def serve(
     """Run the controller: watch a cluster, decide, and in mode act carry it out. Logs JSON lines to stderr."""
     needs("smartmig serve", "sqlalchemy", "alembic", *(("fastapi", "uvicorn", "prometheus_client") if api else ()))
     from smartmig.control.guard import HOUR_S, GuardRules
-    from smartmig.control.history import is_simulated
+    from smartmig.control.history import is_simulated, simulated_sessions
     from smartmig.control.journal import Journal
     from smartmig.control.logs import JsonLog
     from smartmig.control.loop import Loop, LoopSettings
@@ -109,9 +109,11 @@ def serve(
     try:
         pilot = Pilot(policy, fallback, rules, seed, ranges=ranges)
         if not is_simulated(adapter):  # one begins anew every time, and so does what is remembered of it
-            kept = book.reader.last("memory")
+            apart = simulated_sessions(book.reader)
+            memories = book.reader.records(kinds=("memory",), newest=True)
+            kept = next((one for one in memories if one.session not in apart), None)
             pilot.memory = pilot.memory if kept is None else memory_from_json(kept.body)
-            pilot.guard_memory = handed_over_since(book.reader, first.time_s - HOUR_S)
+            pilot.guard_memory = handed_over_since(book.reader, first.time_s - HOUR_S, apart)
         about: dict[str, Any] = {
             "version": __version__,
             "adapter": adapter,

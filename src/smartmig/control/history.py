@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from smartmig.control.books import Books, Finished, begun_jobs
-from smartmig.control.journal import Record, States
+from smartmig.control.journal import JournalReader, Record, States
 from smartmig.control.wire import plan_from_json
 from smartmig.errors import InputError
 from smartmig.types import ClusterState
@@ -29,6 +29,12 @@ class ClusterPast:
 def is_simulated(adapter: str) -> bool:
     """Such a cluster begins anew with every session, and so do its clock and its job ids."""
     return adapter.startswith("simulated")
+
+
+def simulated_sessions(journal: JournalReader) -> frozenset[str]:
+    """Sessions of which a real cluster needs to know nothing."""
+    boots = journal.records(kinds=("boot",))
+    return frozenset(record.session for record in boots if is_simulated(str(record.body.get("adapter", ""))))
 
 
 def histories(records: Iterable[Record]) -> list[ClusterPast]:

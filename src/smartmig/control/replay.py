@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,10 +96,15 @@ def _decide(
         handed[body["n"]] = state
 
 
-def handed_over_since(journal: JournalReader, time_s: float) -> GuardMemory:
-    """What the guard would remember had it run on: what was handed to the cluster from then on."""
+def handed_over_since(
+    journal: JournalReader, time_s: float, apart: Collection[str] = frozenset()
+) -> GuardMemory:
+    """What the guard would remember had it run on: what was handed to the cluster from then on. Sessions that stand
+    `apart` were of other clusters, with clocks of their own."""
     first: int | None = None
     for record in journal.records(kinds=("decision",), newest=True):
+        if record.session in apart:
+            continue
         if record.time_s < time_s:
             break
         first = record.seq
@@ -111,6 +116,6 @@ def handed_over_since(journal: JournalReader, time_s: float) -> GuardMemory:
     for record in journal.records(begin - 1, ("state", "decision")):
         if record.kind == "state":
             state = states.read(record)
-        elif record.seq >= first and record.body.get("acts") and state is not None:
+        elif record.seq >= first and record.body.get("acts") and record.session not in apart and state is not None:
             memory = allowed(memory, plan_from_json(record.body["plan"]), state)
     return memory
