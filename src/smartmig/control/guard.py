@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from smartmig.control.access import fence
 from smartmig.errors import InputError, SmartmigError
 from smartmig.hardware.layouts import check_layout
 from smartmig.hardware.model import gpu_model
@@ -325,7 +326,7 @@ class _Room:
         may_use = [
             node
             for node in self.state.nodes
-            if node.state is NodeState.up and _may_use(request, node) and not self._fence(request, node.name)
+            if node.state is NodeState.up and _may_use(request, node) and not fence(request, node.name, self.state)
         ]
         ours = [share for job in self.state.running if job.managed for share in job.shares]
         if request.n_gpus == 0:
@@ -423,22 +424,13 @@ class _Room:
             return f"node {share.node} is {node.state.value}"
         if not _may_use(request, node):
             return f"node {share.node} is not one it may use"
-        fence = self._fence(request, share.node)
-        if fence:
-            return f"node {share.node} is reserved ({fence})"
+        reservation = fence(request, share.node, self.state)
+        if reservation:
+            return f"node {share.node} is reserved ({reservation})"
         if share.n_gpus > 0:
             free = self.free[share.node]
             return f"node {share.node} has {free} free GPUs, not {share.n_gpus}" if free < share.n_gpus else ""
         return self._why_not_instance(request, share)
-
-    def _fence(self, request: JobRequest, node: str) -> str:
-        """The reservation of others that keeps the job from the node."""
-        now_s = self.state.time_s
-        for one in self.state.reservations:
-            theirs = node in one.nodes and request.user not in one.users
-            if theirs and now_s < one.to_s and now_s + request.limit_s > one.from_s:
-                return one.name
-        return ""
 
     def _why_not_instance(self, request: JobRequest, share: Share) -> str:
         where = f"memory slice {share.start} of {share.node}/{share.gpu}"
