@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from smartmig.control.access import fence
+from smartmig.control.access import fence, reserved_now
 from smartmig.errors import InputError, SmartmigError
 from smartmig.hardware.layouts import check_layout
 from smartmig.hardware.model import gpu_model
@@ -372,6 +372,12 @@ class _Room:
         where = f"{action.node}/{action.gpu}"
         if card is None:
             return f"there is no card {where}"
+        node = self.node_of[action.node]
+        if node.state is not NodeState.up:
+            return f"node {node.name} is {node.state.value}, so its cards keep their cut"
+        reservation = next((one.name for one in reserved_now(self.state).get(node.name, ())), "")
+        if reservation:
+            return f"node {node.name} is reserved ({reservation}), so its cards keep their cut"
         if (action.node, action.gpu) in self.cut:
             return f"card {where} is cut twice in one plan"
         try:
