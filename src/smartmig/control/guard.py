@@ -61,7 +61,8 @@ class GuardRules:
     max_starts: int = 1000
     """starts in one plan"""
     drift_margin: float = 0.5
-    """how far beyond the range of its training an input may lie, in parts of that range"""
+    """how far beyond the range of its training an input may lie, in parts of that range; a tenth of the unit that the
+    network reads is always allowed"""
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -119,7 +120,7 @@ def drift(inputs: Inputs, ranges: Ranges, margin: float) -> str:
 def _outside(world: str, features: Floats, low: Floats, high: Floats, margin: float) -> str:
     # Inputs that never moved in training still get some room: rounding, one job more.
     with np.errstate(invalid="ignore"):  # 0 x inf is nan, beyond which nothing lies: as it should be
-        room = margin * (high - low) + 0.1
+        room = margin * np.maximum(high - low, 0.0) + 0.1
     outside = np.flatnonzero((features < low - room) | (features > high + room))
     if not outside.size:
         return ""
