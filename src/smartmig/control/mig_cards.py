@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,6 @@ from smartmig.types import (
     MigGpu,
     NodeState,
     Placement,
-    Reservation,
 )
 
 if TYPE_CHECKING:
@@ -68,10 +67,13 @@ def cards_of(state: ClusterState, targets: Mapping[str, Layout], known: Known | 
             if share.n_gpus == 0:
                 busy.setdefault((share.node, share.gpu), set()).add(share.start)
     reserved = reserved_now(state)
+    users = {request.user for request in state.queued if request.n_gpus == 0} if reserved else set[str]()
     cards = []
     for node in state.nodes:
         held_for = reserved.get(node.name, ())
-        if node.state is not NodeState.up or (held_for and _in_vain(state, held_for)):
+        # Rules that saw cards which nobody who waits may use would go on planning with them.
+        in_vain = any(users.isdisjoint(one.users) for one in held_for)
+        if node.state is not NodeState.up or in_vain:
             continue
         for gpu, card in enumerate(node.gpus):
             if id(card) not in known:
@@ -83,13 +85,6 @@ def cards_of(state: ClusterState, targets: Mapping[str, Layout], known: Known | 
             goal = targets.get(f"{node.name}/{gpu}", layout) if targets and not kept else layout
             cards.append(Card(node.name, gpu, model, card.instances, layout, goal, used, card.busy_by_others, kept))
     return cards
-
-
-def _in_vain(state: ClusterState, held_for: Sequence[Reservation]) -> bool:
-    """Whether nobody who waits for a slice may use the reserved node. Rules that saw its cards would go on planning
-    with them."""
-    users = {request.user for request in state.queued if request.n_gpus == 0}
-    return any(users.isdisjoint(one.users) for one in held_for)
 
 
 @dataclass(frozen=True, eq=False)
