@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from smartmig.cli.options import rule_spec
@@ -94,15 +95,20 @@ def _gang_ranges(policy: GangPolicy | None) -> Floats | None:
 
 
 def _mig_ranges(policy: MigPolicy | None) -> Floats | None:
+    """Of the networks that cut and place, which read the same inputs: what both of them saw."""
     if policy is None:
         return None
+    found: list[Floats | None] = []
     rule: Any = policy.repartition
     if isinstance(rule, MeanField):
         name = {"": "mean-field-drain", JOINT: "joint-drain"}.get(rule.policy_file)
-        return read_policy(SHIPPED / f"{name}.npz" if name else Path(rule.policy_file)).ranges
+        found.append(read_policy(SHIPPED / f"{name}.npz" if name else Path(rule.policy_file)).ranges)
     rule = policy.placement
     if isinstance(rule, Learned):
         name = {"": "prices-drain", JOINT: "joint-drain"}.get(rule.policy_file, f"prices-{rule.policy_file}")
         shipped = SHIPPED / f"{name}.npz"
-        return read_policy(shipped if shipped.is_file() else Path(rule.policy_file), PRICES).ranges
-    return None
+        found.append(read_policy(shipped if shipped.is_file() else Path(rule.policy_file), PRICES).ranges)
+    known = [ranges for ranges in found if ranges is not None]
+    if not known:
+        return None
+    return np.array([np.max([low for low, _ in known], axis=0), np.min([high for _, high in known], axis=0)])

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from smartmig.control.access import fence
 from smartmig.control.decide import Decider
 from smartmig.control.gang import GangDecider
 from smartmig.control.memory import Memory
@@ -98,6 +99,8 @@ def _slices(state: ClusterState, memory: Memory, top: int, also: Collection[JobK
     for request in (one for rank, one in enumerate(waiting) if rank < top or one.key in also):
         options: dict[tuple[str, int, str], dict[str, Any]] = {}
         for card in cards:
+            if (request.nodes and card.node not in request.nodes) or fence(request, card.node, state):
+                continue
             for one in card.instances:
                 if one.usable and one.start not in card.busy:
                     n_busy = busy[card.node, card.gpu]
@@ -130,7 +133,7 @@ def _cuts(decider: MigDecider, state: ClusterState, memory: Memory) -> list[dict
     knobs = laid.table.knobs.copy()
     present = sorted(set(laid.state.gpu["config"].tolist()))
     laid.state.now["pending"] = 1
-    decider.ask(laid.world, laid.jobs, laid.state, knobs)
+    decider.ask(laid.world, laid.jobs, laid.state, knobs, laid.kept)
     configs = laid.table.cuts.configs
     n_configs = len(configs)
     matrix = knobs[AT_PLAN + at_rows(n_configs) :].reshape(n_configs, n_configs)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from smartmig.control.access import fence, reserved_now
 from smartmig.errors import InputError, SmartmigError
 from smartmig.hardware.layouts import check_layout
 from smartmig.hardware.model import gpu_model
@@ -60,7 +61,8 @@ class GuardRules:
     max_starts: int = 1000
     """starts in one plan"""
     drift_margin: float = 0.5
-    """how far beyond the range of its training an input may lie, in parts of that range"""
+    """how far beyond the range of its training an input may lie, in parts of that range; a tenth of the unit that the
+    network reads is always allowed"""
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -118,7 +120,7 @@ def drift(inputs: Inputs, ranges: Ranges, margin: float) -> str:
 def _outside(world: str, features: Floats, low: Floats, high: Floats, margin: float) -> str:
     # Inputs that never moved in training still get some room: rounding, one job more.
     with np.errstate(invalid="ignore"):  # 0 x inf is nan, beyond which nothing lies: as it should be
-        room = margin * (high - low) + 0.1
+        room = margin * np.maximum(high - low, 0.0) + 0.1
     outside = np.flatnonzero((features < low - room) | (features > high + room))
     if not outside.size:
         return ""
@@ -326,7 +328,7 @@ class _Room:
         may_use = [
             node
             for node in self.state.nodes
-            if node.state is NodeState.up and _may_use(request, node) and not self._fence(request, node.name)
+            if node.state is NodeState.up and _may_use(request, node) and not fence(request, node.name, self.state)
         ]
         ours = [share for job in self.state.running if job.managed for share in job.shares]
         if request.n_gpus == 0:
@@ -372,6 +374,12 @@ class _Room:
         where = f"{action.node}/{action.gpu}"
         if card is None:
             return f"there is no card {where}"
+        node = self.node_of[action.node]
+        if node.state is not NodeState.up:
+            return f"node {node.name} is {node.state.value}, so its cards keep their cut"
+        reservation = next((one.name for one in reserved_now(self.state).get(node.name, ())), "")
+        if reservation:
+            return f"node {node.name} is reserved ({reservation}), so its cards keep their cut"
         if (action.node, action.gpu) in self.cut:
             return f"card {where} is cut twice in one plan"
         try:
@@ -426,22 +434,13 @@ class _Room:
             return f"node {share.node} is {node.state.value}"
         if not _may_use(request, node):
             return f"node {share.node} is not one it may use"
-        fence = self._fence(request, share.node)
-        if fence:
-            return f"node {share.node} is reserved ({fence})"
+        reservation = fence(request, share.node, self.state)
+        if reservation:
+            return f"node {share.node} is reserved ({reservation})"
         if share.n_gpus > 0:
             free = self.free[share.node]
             return f"node {share.node} has {free} free GPUs, not {share.n_gpus}" if free < share.n_gpus else ""
         return self._why_not_instance(request, share)
-
-    def _fence(self, request: JobRequest, node: str) -> str:
-        """The reservation of others that keeps the job from the node."""
-        now_s = self.state.time_s
-        for one in self.state.reservations:
-            theirs = node in one.nodes and request.user not in one.users
-            if theirs and now_s < one.to_s and now_s + request.limit_s > one.from_s:
-                return one.name
-        return ""
 
     def _why_not_instance(self, request: JobRequest, share: Share) -> str:
         where = f"memory slice {share.start} of {share.node}/{share.gpu}"

@@ -6,31 +6,28 @@ card as near to it as its busy instances allow. Jobs are not preempted: what a r
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smartmig.control.memory import Memory, counted_flow
-from smartmig.control.mig_cards import Card, Known, Table, cards_of, reserved_nodes, table_of, towards
+from smartmig.control.mig_cards import Card, Known, Table, cards_of, table_of, towards
+from smartmig.control.mig_pass import ANYWHERE, asking, placing, seating
+from smartmig.control.reach import Reach
 from smartmig.control.rows import JobTable, admitted
-from smartmig.errors import InputError
-from smartmig.jit import specialise
-from smartmig.policy.encoding import AT_CONFIG, track, turn_clock
+from smartmig.errors import InputError, SimulationError
+from smartmig.policy.encoding import AT_CONFIG
 from smartmig.policy.placement.learned import AT_FEATURES, AT_NETWORK, Learned
-from smartmig.policy.placement.rule import Kernels, PlacementRule
+from smartmig.policy.placement.rule import PlacementRule
 from smartmig.policy.repartition.mean_field import AT_PLAN, MeanField
 from smartmig.policy.repartition.planner import Planner
 from smartmig.policy.repartition.rule import RepartitionRule
-from smartmig.policy.view import SLOTS, JobArrays, Kernel, State, World
-from smartmig.sim.mig.heaps import push_end, push_waiting
-from smartmig.sim.mig.kernel import Engine, engine
-from smartmig.sim.mig.occupancy import set_usable
-from smartmig.sim.mig.plugged import rule_control, rule_key
-from smartmig.sim.mig.recut import recut
+from smartmig.policy.view import SLOTS, JobArrays, State, World
+from smartmig.sim.mig.kernel import engine
 from smartmig.sim.mig.run import rule_name
 from smartmig.sim.mig.world import Settings, class_bits, class_times, fresh_state, job_arrays
 from smartmig.types import (
@@ -48,9 +45,6 @@ from smartmig.types import (
     Start,
 )
 
-OVERDUE_S = 1.0
-"""A job that should be done by now is expected to end after this long."""
-
 NOBODY = JobRequest(JobKey("unknown", 0.0), 0)
 
 FOR_EVER_S = 1e9
@@ -63,60 +57,6 @@ class MigPolicy:
 
     placement: PlacementRule
     repartition: RepartitionRule
-
-
-def seat(world: World, jobs: JobArrays, state: State, slot: Ints, start_s: Floats, usable: Ints) -> None:
-    """Job i runs on `slot[i]` since `start_s[i]`, the others wait; cards offer what is usable."""
-    now_s = state.now[0].time_s
-    for job in range(slot.size):
-        at = slot[job]
-        gpu = at // SLOTS
-        slice_class = state.slot[at].slice_class
-        size = world.slice_class[slice_class].size
-        state.gpu[gpu].taken |= 1 << (at - gpu * SLOTS)
-        state.gpu[gpu].busy += size
-        state.gpu[gpu].planned_busy += size
-        state.slot[at].job = job
-        state.job[job].slot = at
-        state.job[job].n_starts = 1
-        state.job[job].began_s = start_s[job]
-        state.job[job].since_s = start_s[job]
-        state.job[job].first_start_s = start_s[job]
-        end_s = start_s[job] + jobs.run_s[job, slice_class]
-        if end_s <= now_s:
-            end_s = now_s + OVERDUE_S
-        state.job[job].end_s = end_s
-        state.slot[at].end_s = end_s
-        push_end(state, at, end_s)
-    for gpu in range(world.n_gpus):
-        state.tally[AT_CONFIG + state.gpu[gpu].config] += 1
-        state.tally[AT_CONFIG + world.config.size + state.gpu[gpu].config] += state.gpu[gpu].busy
-        set_usable(world, state, gpu, usable[gpu])
-    turn_clock(jobs, state)
-    for job in range(jobs.spec.size):
-        if job >= slot.size:
-            push_waiting(jobs, state, job, rule_key(world, jobs, state, job))
-        track(world, jobs, state, job, True)
-
-
-def ask(world: World, jobs: JobArrays, state: State, knobs: Floats) -> None:
-    """The repartition rule's wishes, begun."""
-    for gpu in range(world.n_gpus):
-        state.gpu[gpu].target = -1
-    rule_control(world, jobs, state, knobs)
-    for gpu in range(world.n_gpus):
-        if state.gpu[gpu].target >= 0 and state.gpu[gpu].target != state.gpu[gpu].config:
-            recut(world, jobs, state, gpu, state.gpu[gpu].target)
-
-
-@functools.cache
-def seating(name: str, rule: Kernels, built: Engine) -> Kernel:
-    return specialise(seat, name, cached=True, rule_key=rule.key, set_usable=built.set_usable)
-
-
-@functools.cache
-def asking(name: str, control: Kernel, built: Engine) -> Kernel:
-    return specialise(ask, name, cached=True, rule_control=control, recut=built.recut)
 
 
 ROW = np.dtype([(name, np.float64) for name in ("submit_s", "deadline_s", "memory_gb")] + [("run_s", np.float64, 5)])
@@ -140,6 +80,12 @@ class Laid(NamedTuple):
     state: State
     requests: list[JobRequest]
     n_running: int
+    kept: NDArray[np.bool_]
+    """(n_cards,) whose cut stays as it is"""
+    group: Ints
+    """(n,) of the jobs: those that may go to the same cards"""
+    allowed: NDArray[np.bool_]
+    """(n_groups, n_cards) which cards these are"""
 
 
 class MigDecider:
@@ -151,14 +97,15 @@ class MigDecider:
         self.policy = policy
         self.settings = Settings(preempt=False, drain=True, seed=seed)
         name = rule_name(policy.placement)
-        self.engine = engine(name, policy.placement.kernels)
-        self.seat = seating(name, policy.placement.kernels, self.engine)
+        built = engine(name, policy.placement.kernels)
+        self.seat = seating(name, policy.placement.kernels, built)
+        self.place = placing(name, policy.placement.kernels, built)
         control = type(policy.repartition).control
-        self.ask = asking(f"{name}-{rule_name(policy.repartition)}", control, self.engine) if control else None
+        self.ask = asking(f"{name}-{rule_name(policy.repartition)}", control, built) if control else None
         self.jobs_table = MigTable()
         self._tables: dict[Any, Table] = {}
         self._cards: Known = {}
-        self._unknown: dict[tuple[int, int], tuple[JobRequest, JobRequest]] = {}
+        self.strangers: dict[tuple[int, int], tuple[JobRequest, JobRequest]] = {}
 
     def decide(
         self, state: ClusterState, memory: Memory, n_events: int
@@ -177,11 +124,12 @@ class MigDecider:
         if self.ask is not None and due:
             knobs = laid.table.knobs.copy()
             arrays.now["pending"] = happened
-            self.ask(world, jobs, arrays, knobs)
+            self.ask(world, jobs, arrays, knobs, laid.kept)
             if isinstance(rule, MeanField):
                 features = knobs[2:AT_PLAN].copy()
-        arrays.now["pending"] = 1
-        self.engine.advance(world, jobs, arrays, -math.inf, 1 << 62)
+        offered = arrays.gpu["usable"].copy()
+        if not self.place(world, jobs, arrays, offered, laid.group, laid.allowed, _classes(laid)):
+            raise SimulationError(f"{type(self.policy.placement).__name__} chose a slice that is taken or too small")
         if features is None and isinstance(self.policy.placement, Learned):
             features = world.knobs[AT_FEATURES:AT_NETWORK].copy()
         targets = _targets(laid, memory.targets, config_before)
@@ -200,7 +148,11 @@ class MigDecider:
         table = table_of(cards, self._tables, self.policy, self.settings)
         requests, slots, start_s = self._seated(state, table, cards)
         n_running = len(requests)
-        requests += admitted(state, whole=False)
+        reach = Reach(state, cards)
+        queue = admitted(reach.within(), whole=False)
+        group = np.concatenate([np.full(n_running, ANYWHERE), reach.groups(queue)])
+        allowed = reach.allowed()
+        requests += queue
         self.jobs_table.forget(len(requests))
         at = self.jobs_table.rows(requests)  # may make room for new columns
         rows = self.jobs_table.columns[at]
@@ -218,23 +170,20 @@ class MigDecider:
         jobs.arrive_s[[row for row, one in enumerate(requests) if one.key not in memory.seen]] = now_s
         run_s = class_times(jobs, table.cuts, self.settings)
         _refuse_models(run_s, requests, table)
-        offered = table.offered
-        for card in cards:
-            for one in card.instances:
-                offered |= 1 << table.class_of[card.model.id, one.profile]
-        home = (class_bits(run_s) & offered) != 0
+        home = (class_bits(run_s) & _on_cards(allowed, [_ever(card, table) for card in cards])[group]) != 0
         home[:n_running] = True
         if not home.all():
             requests = [requests[at] for at in np.flatnonzero(home).tolist()]
             jobs = Jobs(*(column[home] for column in vars(jobs).values()))
-            run_s = run_s[home]
+            run_s, group = run_s[home], group[home]
         arrays = job_arrays(jobs, run_s, self.policy.placement)
         world = table.world._replace(knobs=table.world.knobs.copy())  # prices are scratch
         filled = self._fill(state, memory, n_events, cards, table, world, arrays)
-        usable = _usable(state, cards, requests[n_running:])
+        usable = np.array([_ready(card) for card in cards], dtype=np.int64)
         began_s = np.array(start_s, dtype=float) - memory.origin_s
         self.seat(world, arrays, filled, np.array(slots, dtype=np.int64), began_s, usable)
-        return Laid(cards, table, world, arrays, filled, requests, n_running)
+        kept = np.array([card.kept for card in cards], dtype=np.bool_)
+        return Laid(cards, table, world, arrays, filled, requests, n_running, kept, group, allowed)
 
     def _seated(
         self, state: ClusterState, table: Table, cards: list[Card]
@@ -270,12 +219,14 @@ class MigDecider:
         if len(request.run_s) == 5 and math.isfinite(request.run_s[column]):
             return request
         key = (id(request), column)
-        if key not in self._unknown:
+        if key not in self.strangers:
+            if len(self.strangers) > 4096:
+                self.strangers.clear()
             known_s = request.limit_s if math.isfinite(request.limit_s) else FOR_EVER_S
             run_s = tuple(known_s if at == column else math.inf for at in range(5))
             # The request is kept, so that its id stays its own.
-            self._unknown[key] = (JobRequest(request.key, 0, run_s=run_s), request)
-        return self._unknown[key][0]
+            self.strangers[key] = (JobRequest(request.key, 0, run_s=run_s), request)
+        return self.strangers[key][0]
 
     def _fill(
         self,
@@ -324,21 +275,36 @@ class MigDecider:
             request = laid.requests[row]
             if slot >= 0:
                 card = laid.cards[slot // SLOTS]
-                # Rules know kinds of slices, not nodes: a choice that the request forbids is left out.
-                if not request.nodes or card.node in request.nodes:
-                    starts.append(Start(request.key, (Share(card.node, 0, card.gpu, slot % SLOTS),)))
+                starts.append(Start(request.key, (Share(card.node, 0, card.gpu, slot % SLOTS),)))
         return starts
 
 
-def _usable(state: ClusterState, cards: list[Card], queued: list[JobRequest]) -> Ints:
-    """(n_gpus,) slots that may take jobs: ready, and part of what the card is to become."""
-    closed = reserved_nodes(state, queued)
-    bits = []
-    for card in cards:
-        goal = set(card.goal)
-        mine = sum(1 << one.start for one in card.instances if one.usable and Placement(one.start, one.profile) in goal)
-        bits.append(0 if card.node in closed else mine)
-    return np.array(bits, dtype=np.int64)
+def _ready(card: Card) -> int:
+    """Slots (bits) that may take jobs: usable, and part of what the card is to become."""
+    goal = set(card.goal)
+    return sum(1 << one.start for one in card.instances if one.usable and Placement(one.start, one.profile) in goal)
+
+
+def _ever(card: Card, table: Table) -> int:
+    """Slice classes (bits) that the card has or could be cut into."""
+    present = {table.class_of[card.model.id, one.profile] for one in card.instances}
+    return table.offered[card.model.id] | sum(1 << one for one in present)
+
+
+def _on_cards(allowed: NDArray[np.bool_], classes: Sequence[int]) -> Ints:
+    """(n_groups,) slice classes (bits) of the cards that each group may go to."""
+    bits: Ints = np.bitwise_or.reduce(np.where(allowed, np.array(classes, dtype=np.int64), 0), axis=1)
+    return bits
+
+
+def _classes(laid: Laid) -> Ints:
+    """(n_groups,) slice classes (bits) that a group may get now or wait for; of jobs that go anywhere, all."""
+    if laid.allowed.shape[0] == 1:
+        return np.array([-1])
+    offered = laid.state.class_bits != 0
+    classes = _on_cards(laid.allowed, offered @ (1 << np.arange(offered.shape[1])))
+    classes[ANYWHERE] = -1
+    return classes
 
 
 def _refuse_models(run_s: Floats, requests: list[JobRequest], table: Table) -> None:
@@ -354,6 +320,8 @@ def _targets(laid: Laid, before: Mapping[str, Layout], config_before: Ints) -> d
     """Where cards are being taken: new wishes, and old ones not yet reached."""
     targets = {}
     for gpu, card in enumerate(laid.cards):
+        if card.kept:
+            continue
         if laid.state.gpu["config"][gpu] != config_before[gpu]:
             wanted = laid.state.slot["wanted_class"][gpu * SLOTS : (gpu + 1) * SLOTS]
             names = [laid.table.cuts.classes[one][1].name if one >= 0 else "" for one in wanted.tolist()]
@@ -364,14 +332,14 @@ def _targets(laid: Laid, before: Mapping[str, Layout], config_before: Ints) -> d
             continue
         if target != card.layout:
             targets[card.name] = target
-    # A card that is away keeps its target.
-    here = {card.name for card in laid.cards}
+    # A card that is away, or is to stay as it is for a while, keeps its target.
+    here = {card.name for card in laid.cards if not card.kept}
     return {name: layout for name, layout in before.items() if name not in here} | targets
 
 
 def _cut(card: Card, targets: dict[str, Layout], new: set[tuple[str, int, int]]) -> Repartition | None:
     """The next step towards the card's target, if there is one now."""
-    if card.name not in targets:
+    if card.kept or card.name not in targets:
         return None
     held = {start for node, gpu, start in new if (node, gpu) == (card.node, card.gpu)}
     layout = towards(card, targets[card.name], held)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,12 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smartmig.control.access import reserved_now
 from smartmig.hardware.cuts import CutTable, cut_table
 from smartmig.hardware.layouts import can_add, configurations, multiset
 from smartmig.hardware.model import GpuModel, gpu_model
 from smartmig.policy.view import World
 from smartmig.sim.mig.world import Settings, build_world, offered_classes
-from smartmig.types import SLICE_SIZES, ClusterState, Floats, Instance, JobRequest, Layout, MigGpu, NodeState, Placement
+from smartmig.types import (
+    SLICE_SIZES,
+    ClusterState,
+    Floats,
+    Instance,
+    Layout,
+    MigGpu,
+    NodeState,
+    Placement,
+)
 
 if TYPE_CHECKING:
     from smartmig.control.mig import MigPolicy
@@ -23,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Card:
-    """One card of a node that is up."""
+    """One card of a node that is up, and not reserved for people of whom nobody waits."""
 
     node: str
     gpu: int
@@ -36,6 +45,8 @@ class Card:
     busy: frozenset[int]
     """starts of instances that someone uses"""
     busy_by_others: tuple[int, ...]
+    kept: bool = False
+    """its node is reserved now: whoever that is for finds the card as it was"""
 
     @property
     def name(self) -> str:
@@ -55,9 +66,14 @@ def cards_of(state: ClusterState, targets: Mapping[str, Layout], known: Known | 
         for share in job.shares:
             if share.n_gpus == 0:
                 busy.setdefault((share.node, share.gpu), set()).add(share.start)
+    reserved = reserved_now(state)
+    users = {request.user for request in state.queued if request.n_gpus == 0} if reserved else set[str]()
     cards = []
     for node in state.nodes:
-        if node.state is not NodeState.up:
+        held_for = reserved.get(node.name, ())
+        # Rules that saw cards which nobody who waits may use would go on planning with them.
+        in_vain = any(users.isdisjoint(one.users) for one in held_for)
+        if node.state is not NodeState.up or in_vain:
             continue
         for gpu, card in enumerate(node.gpus):
             if id(card) not in known:
@@ -65,8 +81,9 @@ def cards_of(state: ClusterState, targets: Mapping[str, Layout], known: Known | 
                 known[id(card)] = card, gpu_model(card.model), layout
             _, model, layout = known[id(card)]
             used = frozenset(busy.get((node.name, gpu), ())) | {*card.busy_by_others}
-            goal = targets.get(f"{node.name}/{gpu}", layout) if targets else layout
-            cards.append(Card(node.name, gpu, model, card.instances, layout, goal, used, card.busy_by_others))
+            kept = bool(held_for)
+            goal = targets.get(f"{node.name}/{gpu}", layout) if targets and not kept else layout
+            cards.append(Card(node.name, gpu, model, card.instances, layout, goal, used, card.busy_by_others, kept))
     return cards
 
 
@@ -78,8 +95,8 @@ class Table:
     world: World
     knobs: Floats
     """of the repartition rule; scratch included, so copy them"""
-    offered: int
-    """slice classes (bits) of the configurations the rule may ask for"""
+    offered: dict[str, int]
+    """by id of the model: slice classes (bits) of the configurations the rule may ask for"""
     class_of: dict[tuple[str, str], int]
     """by ids of card and profile: hashing a whole card takes longer than deciding"""
     column_of: dict[tuple[str, str], int]
@@ -107,7 +124,9 @@ def table_of(cards: list[Card], known: dict[Any, Table], policy: MigPolicy, sett
         columns = {(model, profile.name): SLICE_SIZES.index(profile.compute) for model, profile in named}
         knobs = policy.repartition.knobs(cuts, world) if type(policy.repartition).control else np.zeros(1)
         offered = offered_classes(cuts, policy.repartition.reachable(cuts))
-        known[key] = Table(cuts, world, knobs, offered, names, columns, {})
+        classes = [(cuts.models[model].id, 1 << at) for at, (model, _) in enumerate(cuts.classes)]
+        by_model = {model.id: offered & sum(bit for of, bit in classes if of == model.id) for model in cuts.models}
+        known[key] = Table(cuts, world, knobs, by_model, names, columns, {})
     return known[key]
 
 
@@ -135,18 +154,3 @@ def towards(card: Card, target: Layout, held: set[int]) -> Layout:
         if placement not in layout and can_add(card.model, layout, placement):
             layout = tuple(sorted((*layout, placement)))
     return layout
-
-
-def reserved_nodes(state: ClusterState, queued: list[JobRequest]) -> set[str]:
-    """Nodes whose reservation begins before the longest queued job would be done: rules cannot tell nodes apart."""
-    longest_s = max((_longest_s(request) for request in queued), default=0.0)
-    closed: set[str] = set()
-    for reservation in state.reservations:
-        if reservation.from_s < state.time_s + longest_s and state.time_s < reservation.to_s:
-            closed |= {*reservation.nodes}
-    return closed
-
-
-def _longest_s(request: JobRequest) -> float:
-    finite = [run_s for run_s in request.run_s if math.isfinite(run_s)]
-    return request.limit_s if math.isfinite(request.limit_s) else max(finite, default=0.0)

@@ -96,9 +96,7 @@ def _decide(
         handed[body["n"]] = state
 
 
-def handed_over_since(
-    journal: JournalReader, time_s: float, apart: Collection[str] = frozenset()
-) -> GuardMemory:
+def handed_over_since(journal: JournalReader, time_s: float, apart: Collection[str] = frozenset()) -> GuardMemory:
     """What the guard would remember had it run on: what was handed to the cluster from then on. Sessions that stand
     `apart` were of other clusters, with clocks of their own."""
     first: int | None = None

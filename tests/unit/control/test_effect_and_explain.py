@@ -20,6 +20,7 @@ from smartmig.types import (
     JobRequest,
     MigGpu,
     NodeInfo,
+    Reservation,
     RunningJob,
     Share,
 )
@@ -85,6 +86,16 @@ def test_explain__slices_say_when_how_late_and_with_what_energy() -> None:
         (one["late_s"], one["energy_j"]) for one in first["options"]
     )
     assert explain(decider, state, begun(Memory(), state), top=0, also=[big.key])["slices"][0]["key"][0] == "big"
+
+
+def test_explain__slices_are_those_the_job_may_have() -> None:
+    nodes = (NodeInfo("m1", 0, gpus=(WHOLE,)), NodeInfo("m2", 0, gpus=(WHOLE,)), NodeInfo("m3", 0, gpus=(WHOLE,)))
+    fenced = Reservation("later", ("m3",), 200.0, 300.0)
+    listed = replace(slice_job("listed", 90.0), nodes=("m2", "m3"), limit_s=500.0)
+    state = ClusterState(100.0, nodes, (listed,), reservations=(fenced,))
+    decider = Decider(PolicyNames(placement="edf-most-packed").policy(("mig",)))
+    (told,) = explain(decider, state, begun(Memory(), state))["slices"]
+    assert [place["node"] for option in told["options"] for place in option["places"]] == ["m2"]
 
 
 def test_explain__queue_says_who_fits_where_and_what_the_rule_thinks_of_it() -> None:

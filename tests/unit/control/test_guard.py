@@ -173,6 +173,23 @@ def test_guard__refuses_on_slices(action: Action, reason: str) -> None:
     assert reason in refused[0]
 
 
+def test_guard__cuts_no_card_that_is_not_ours_to_cut_now() -> None:
+    cut = Repartition("m", 0, (Placement(0, "4g.20gb"), Placement(4, "2g.10gb")))
+    assert why(SLICES, cut) == []
+    for state in (NodeState.drained, NodeState.down):
+        away = replace(SLICES, nodes=(replace(SLICES.nodes[0], state=state),))
+        assert why(away, cut) == [f"node m is {state.value}, so its cards keep their cut"]
+    for from_s, to_s, users, refused in [
+        (50.0, 150.0, (), True),
+        (100.0, 150.0, ("ann",), True),
+        (50.0, 100.0, (), False),
+        (101.0, 150.0, (), False),
+    ]:
+        held = replace(SLICES, reservations=(Reservation("lesson", ("m",), from_s, to_s, users),))
+        assert why(held, cut) == ["node m is reserved (lesson), so its cards keep their cut"] * refused
+        assert why(replace(held, reservations=(replace(held.reservations[0], nodes=("n",)),)), cut) == []
+
+
 def test_guard__no_start_on_an_instance_that_goes() -> None:
     cut = Repartition("m", 0, (Placement(0, "4g.20gb"), Placement(4, "2g.10gb")))
     assert why(SLICES, cut, start("big", Share("m", 0, 0, 4))) == [

@@ -653,12 +653,13 @@ def test_drift__of_a_learned_policy_brings_the_fallback(tmp_path: Path) -> None:
     [
         PolicyNames(repartition="mean-field"),
         PolicyNames(placement="learned"),
+        PolicyNames(placement="learned", repartition="mean-field"),
         PolicyNames(
             placement={"id": "learned", "policy_file": "joint"},
             repartition={"id": "mean-field", "policy_file": "joint"},
         ),
     ],
-    ids=["cutting", "placing", "joint"],
+    ids=["cutting", "placing", "both", "joint"],
 )
 @pytest.mark.parametrize("layouts", ["12,12,12,12", "10,5,9,2"])
 def test_drift__shipped_policies_of_cards_come_to_any_cut(tmp_path: Path, names: PolicyNames, layouts: str) -> None:

@@ -24,6 +24,19 @@ def is_legal(jobs: JobArrays, state: State, job: int, slot: int) -> bool:
     return bool(free) and bool(jobs.spec[job].fits >> state.slot[slot].slice_class & 1)
 
 
+def place(world: World, jobs: JobArrays, state: State, job: int, slot: int) -> bool:
+    """Without preemption: the waiting job begins on the slot the rule chose; False if it cannot."""
+    if not is_legal(jobs, state, job, slot):
+        state.now[0].n_bad_choices += 1
+        return False
+    gpu = slot // SLOTS
+    take(world, state, slot)
+    charge(world, state, gpu, state.gpu[gpu].planned_busy)
+    start(world, jobs, state, job, slot)
+    track(world, jobs, state, job, True)
+    return True
+
+
 def place_waiting(world: World, jobs: JobArrays, state: State) -> None:
     """Without preemption: waiting jobs in order onto free slices."""
     n_aside = 0
@@ -34,14 +47,8 @@ def place_waiting(world: World, jobs: JobArrays, state: State) -> None:
             state.aside[n_aside] = job
             n_aside += 1
             continue
-        if not is_legal(jobs, state, job, slot):
-            state.now[0].n_bad_choices += 1
+        if not place(world, jobs, state, job, slot):
             return
-        gpu = slot // SLOTS
-        take(world, state, slot)
-        charge(world, state, gpu, state.gpu[gpu].planned_busy)
-        start(world, jobs, state, job, slot)
-        track(world, jobs, state, job, True)
     for at in range(n_aside):
         job = state.aside[at]
         push_waiting(jobs, state, job, rule_key(world, jobs, state, job))

@@ -18,7 +18,7 @@ from smartmig.jit import kernel, specialise
 from smartmig.policy.encoding import track, track_arrival
 from smartmig.policy.placement.rule import Kernels
 from smartmig.policy.view import SLOTS, JobArrays, Kernel, State, World
-from smartmig.sim.mig.decide import place_all, place_waiting
+from smartmig.sim.mig.decide import place, place_all, place_waiting
 from smartmig.sim.mig.heaps import push_waiting, remove_end
 from smartmig.sim.mig.occupancy import CUT, charge, note, release, set_usable, stop, take
 from smartmig.sim.mig.plugged import rule_control, rule_key, rule_prepare
@@ -180,6 +180,7 @@ class Engine(NamedTuple):
     advance: Kernel
     recut: Kernel
     set_usable: Kernel
+    place: Kernel
 
 
 @functools.cache
@@ -196,6 +197,7 @@ def engine(name: str, rule: Kernels) -> Engine:
         recut_drain,
         recut,
         operation_done,
+        place,
         place_waiting,
         place_all,
         complete,
@@ -203,7 +205,7 @@ def engine(name: str, rule: Kernels) -> Engine:
     ):
         called_from_python = function in (advance, recut, set_usable)
         scope[function.__name__] = specialise(function, name, called_from_python, **scope)
-    return Engine(scope["advance"], scope["recut"], scope["set_usable"])
+    return Engine(scope["advance"], scope["recut"], scope["set_usable"], scope["place"])
 
 
 @functools.cache
