@@ -22,7 +22,8 @@ from smartmig.adapters.simulated import (
     mig_nodes,
     whole_nodes,
 )
-from smartmig.cli.live_policy import FALLBACK, OLD_FALLBACK, PolicyNames, trained_ranges
+from smartmig.cli.live_policy import FALLBACK, OLD_FALLBACK, PolicyNames
+from smartmig.cli.policy_files import trained_ranges
 from smartmig.cli.recorded import recorded_pilot
 from smartmig.control.guard import HOUR_S, GuardRules
 from smartmig.control.journal import Journal, open_journal

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import numpy as np
 import typer
 
 from smartmig.cli.options import rule_spec
 from smartmig.control.decide import GANG, MIG, LivePolicy
-from smartmig.control.guard import Ranges
 from smartmig.control.mig import MigPolicy
 from smartmig.errors import InputError
-from smartmig.policy.gang_files import agents_of
-from smartmig.policy.placement.learned import Learned
-from smartmig.policy.policy_file import JOINT, PRICES, SHIPPED, read_policy
-from smartmig.policy.repartition.mean_field import MeanField
-from smartmig.policy.selection.learned import Learned as LearnedSelection
 from smartmig.scenario import RuleSpec, allocation_rule, placement_rule, repartition_rule, selection_rule
 from smartmig.sim.gang.world import Backfill, GangPolicy
-from smartmig.types import ClusterState, Floats
+from smartmig.types import ClusterState
 
 Selection = Annotated[str, typer.Option(help="Whole GPUs: which queued job is next.")]
 Allocation = Annotated[str, typer.Option(help="Whole GPUs: which nodes it gets.")]
@@ -80,35 +72,3 @@ def worlds_of(state: ClusterState) -> tuple[str, ...]:
     if not worlds:
         raise InputError("the cluster has no GPUs: no node with n_gpus above 0 or with MIG cards")
     return tuple(worlds)
-
-
-def trained_ranges(policy: LivePolicy) -> Ranges:
-    """What the policy's networks saw in training, where their files say so."""
-    found = {GANG: _gang_ranges(policy.gang), MIG: _mig_ranges(policy.mig)}
-    return {world: (ranges[0], ranges[1]) for world, ranges in found.items() if ranges is not None}
-
-
-def _gang_ranges(policy: GangPolicy | None) -> Floats | None:
-    if policy is None or not isinstance(policy.selection, LearnedSelection):
-        return None
-    return agents_of(policy.selection.policy_file).ranges
-
-
-def _mig_ranges(policy: MigPolicy | None) -> Floats | None:
-    """Of the networks that cut and place, which read the same inputs: what both of them saw."""
-    if policy is None:
-        return None
-    found: list[Floats | None] = []
-    rule: Any = policy.repartition
-    if isinstance(rule, MeanField):
-        name = {"": "mean-field-drain", JOINT: "joint-drain"}.get(rule.policy_file)
-        found.append(read_policy(SHIPPED / f"{name}.npz" if name else Path(rule.policy_file)).ranges)
-    rule = policy.placement
-    if isinstance(rule, Learned):
-        name = {"": "prices-drain", JOINT: "joint-drain"}.get(rule.policy_file, f"prices-{rule.policy_file}")
-        shipped = SHIPPED / f"{name}.npz"
-        found.append(read_policy(shipped if shipped.is_file() else Path(rule.policy_file), PRICES).ranges)
-    known = [ranges for ranges in found if ranges is not None]
-    if not known:
-        return None
-    return np.array([np.max([low for low, _ in known], axis=0), np.min([high for _, high in known], axis=0)])

@@ -19,9 +19,9 @@ from smartmig.cli.live_policy import (
     Repartition,
     Seed,
     Selection,
-    trained_ranges,
     worlds_of,
 )
+from smartmig.cli.policy_files import trained_ranges
 from smartmig.errors import InputError
 from smartmig.sim.gang.world import Backfill
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from smartmig.cli.live_policy import OLD_FALLBACK, PolicyNames, trained_ranges
-from smartmig.cli.policy_files import check_digests
+from smartmig.cli.live_policy import OLD_FALLBACK, PolicyNames
+from smartmig.cli.policy_files import check_digests, trained_ranges
 from smartmig.control.memory import Memory
 from smartmig.control.pilot import Pilot
 from smartmig.control.wire import rules_from_json

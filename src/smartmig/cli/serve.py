@@ -27,11 +27,10 @@ from smartmig.cli.live_policy import (
     Repartition,
     Seed,
     Selection,
-    trained_ranges,
     worlds_of,
 )
 from smartmig.cli.options import rule_spec
-from smartmig.cli.policy_files import digests
+from smartmig.cli.policy_files import digests, trained_ranges
 from smartmig.errors import InputError
 from smartmig.ports import Connection
 from smartmig.scenario import adapter as adapter_knobs

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from smartmig.cli.live_policy import PolicyNames, trained_ranges
+from smartmig.cli.live_policy import PolicyNames
+from smartmig.cli.policy_files import trained_ranges
 from smartmig.control.guard import drift
 from smartmig.policy.encoding import N_FEATURES
 from smartmig.policy.policy_file import PRICES, SHIPPED, read_policy, write_policy

@@ -14,7 +14,8 @@ import sqlalchemy as sa
 
 from live_cluster import again, fallbacks, gang_loop, mig_loop, turn_all
 from smartmig.adapters.simulated.feed import made_up_gangs
-from smartmig.cli.live_policy import PolicyNames, trained_ranges
+from smartmig.cli.live_policy import PolicyNames
+from smartmig.cli.policy_files import trained_ranges
 from smartmig.control import in_flight
 from smartmig.control.decide import Decider, Decision
 from smartmig.control.effect import estimated, measured

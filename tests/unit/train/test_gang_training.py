@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from live_cluster import fallbacks, gang_loop
-from smartmig.cli.live_policy import PolicyNames, trained_ranges
+from smartmig.cli.live_policy import PolicyNames
+from smartmig.cli.policy_files import trained_ranges
 from smartmig.errors import InputError
 from smartmig.gang_scenario import GangPolicySpec
 from smartmig.hardware.nodes import parse_nodes
