@@ -15,10 +15,16 @@ from smartmig.control.pilot import Pilot
 from smartmig.control.replay import Replayed, replay
 from smartmig.control.switch import Mode
 from smartmig.control.wire import rules_from_json, rules_to_json
-from smartmig.types import GangJobs, Jobs
+from smartmig.types import GangJobs, Jobs, Outcome
+from strategies import make_gangs
 
 GANG_NAMES = PolicyNames()
 MIG_NAMES = PolicyNames(placement="edf-most-packed")
+
+JOBS = make_gangs(
+    (0, 4, 30, 40), (0, 3, 20, 60), (1, 8, 10, 20), (2, 1, 5, 10), (3, 2, 50, 60), (4, 1, 5, 30), user="uvuvuv"
+)
+MANY = make_gangs(*[(0, 1, 50, 60)] * 40)
 
 
 def about(names: PolicyNames, worlds: tuple[str, ...], rules: GuardRules) -> dict[str, Any]:
@@ -102,3 +108,16 @@ def again(place: str, names: PolicyNames, worlds: tuple[str, ...]) -> Replayed:
         return Pilot(names.policy(worlds), FALLBACK.policy(worlds), rules_from_json(boot["guard"], "guard"), 0, memory)
 
     return replay(open_journal(place).records(), make)
+
+
+class Deaf:
+    """Accepts starts and forgets them."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def apply(self, plan: Any, timeout_s: float) -> tuple[Outcome, ...]:  # noqa: ARG002
+        return tuple(Outcome(action, True) for action in plan)
