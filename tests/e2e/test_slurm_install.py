@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
-from slurm_rig import SlurmRig, missing
+from slurm_rig import RigSpec, SlurmRig, missing
 from slurm_site import smartmig
 from typer.testing import CliRunner
 
@@ -215,3 +216,22 @@ return slurm.SUCCESS
         assert "1 held jobs released" in said
         assert script.read_text() == own
         assert rig.job(job["JobId"])["Priority"] != "0"
+
+
+@pytest.mark.parametrize("way", ["uninstalled", "removed by hand"])
+def test_script__holds_nothing_once_smartmig_is_gone(way: str) -> None:
+    """slurmctld goes on with the script that it has loaded until it is restarted."""
+    with SlurmRig(RigSpec(n_gpu_nodes=1, n_mig_nodes=0)) as rig:
+        install(rig.etc, "--no-shim")
+        rig.restart_controller()
+        (rig.etc / "smartmig" / "off").unlink()
+        before = rig.sbatch("--gres=gpu:1")
+        assert rig.job(before)["Priority"] == "0"
+        if way == "uninstalled":
+            run("uninstall", "--config", rig.etc)
+        else:
+            shutil.rmtree(rig.etc / "smartmig")
+        job = rig.sbatch("--gres=gpu:1")
+        rig.wait(lambda: rig.job(job)["JobState"] == "COMPLETED", 30, "it runs although slurmctld was not restarted")
+        rig.restart_controller()
+        assert rig.job(rig.sbatch("--gres=gpu:1"))["Priority"] != "0"

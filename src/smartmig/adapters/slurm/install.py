@@ -102,6 +102,7 @@ def plan_install(paths: Installed, wishes: Wishes) -> Changes:
         "PARTITION": partition,
         "DAEMON_UID": str(daemon_uid),
         "OFF_FILE": str(paths.off_file),
+        "MANIFEST": str(paths.manifest),
         "SITE_SCRIPT": str(paths.site_script) if _has_site_script(paths, site) else "",
         "HELD_MARK": marks.HELD,
         "HOLDING_MARK": marks.HOLDING,
@@ -213,6 +214,8 @@ def uninstall(paths: Installed) -> tuple[str, ...]:
         if path.parent != paths.folder:
             path.unlink(missing_ok=True)
             done.append(f"{path}: removed")
+    # Before the switch: without it the script that slurmctld has loaded holds nothing.
+    paths.manifest.unlink()
     shutil.rmtree(paths.folder)
     done.append(f"{paths.folder}: removed")
     return tuple(done)
