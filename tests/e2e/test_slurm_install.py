@@ -57,6 +57,11 @@ def install(etc: Path, *flags: str, partition: str = "gpu") -> str:
     return run("install", "--partition", partition, "--config", etc, *flags)
 
 
+def leave(etc: Path) -> str:
+    """By force, where there is no controller to ask."""
+    return run("uninstall", "--config", etc, "--force")
+
+
 def test_install__dry_run_says_it_all_and_writes_nothing(etc: Path) -> None:
     before = snapshot(etc)
     said = install(etc, "--dry-run")
@@ -86,8 +91,7 @@ def test_install__twice_is_once_and_uninstall_restores(etc: Path) -> None:
     # Until a daemon takes over nothing is held.
     assert "smartmig/off" in after
     assert oct((etc / "slurm.conf").stat().st_mode)[-3:] == "640"
-    said = smartmig("slurm", "uninstall", "--config", etc)
-    assert "not released" in said.stderr  # there is no controller here to ask
+    leave(etc)
     assert snapshot(etc) == before
     assert not kick.exists()
     with pytest.raises(InputError, match="not installed"):
@@ -105,7 +109,7 @@ def test_uninstall__keeps_what_was_changed_since(etc: Path) -> None:
     before = conf.read_text()
     install(etc, "--no-kick", "--no-shim", "--no-tune")
     conf.write_text(conf.read_text() + "NodeName=n2 Gres=gpu:4\n")
-    run("uninstall", "--config", etc)
+    leave(etc)
     assert conf.read_text() == before + "NodeName=n2 Gres=gpu:4\n"
 
 
@@ -121,7 +125,7 @@ def test_install__again_keeps_what_was_changed_meanwhile_and_drops_what_is_not_w
     assert "JobSubmitPlugins=throttle,lua\n" in conf.read_text()
     assert "sched_interval=1" in conf.read_text()
     assert not list(etc.parent.rglob("*smartmig*.so"))
-    run("uninstall", "--config", etc)
+    leave(etc)
     assert conf.read_text() == before + "NodeName=n2 Gres=gpu:4\n"
     assert (etc / "job_submit.lua").read_text() == own
 
@@ -129,7 +133,7 @@ def test_install__again_keeps_what_was_changed_meanwhile_and_drops_what_is_not_w
 def test_uninstall__leaves_a_script_that_took_our_place(etc: Path) -> None:
     install(etc, "--no-kick", "--no-shim")
     (etc / "job_submit.lua").write_text("-- of the site\n")
-    assert "stays" in run("uninstall", "--config", etc)
+    assert "stays" in leave(etc)
     assert (etc / "job_submit.lua").read_text() == "-- of the site\n"
 
 
@@ -235,3 +239,40 @@ def test_script__holds_nothing_once_smartmig_is_gone(way: str) -> None:
         rig.wait(lambda: rig.job(job)["JobState"] == "COMPLETED", 30, "it runs although slurmctld was not restarted")
         rig.restart_controller()
         assert rig.job(rig.sbatch("--gres=gpu:1"))["Priority"] != "0"
+
+
+def test_uninstall__keeps_everything_while_held_jobs_cannot_be_released(monkeypatch: pytest.MonkeyPatch) -> None:
+    with SlurmRig(RigSpec(n_gpu_nodes=1, n_mig_nodes=0)) as rig:
+        install(rig.etc, "--no-shim")
+        rig.restart_controller()
+        (rig.etc / "smartmig" / "off").unlink()
+        jobs = [rig.sbatch("--gres=gpu:1") for _ in range(2)]
+        rig.stop_controller()
+        before = snapshot(rig.folder)
+        refused = smartmig("slurm", "uninstall", "--config", rig.etc, check=False)
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert "nothing is uninstalled" in refused.stderr
+        # New jobs are not held meanwhile.
+        assert snapshot(rig.folder) == before | {"etc/smartmig/off": b""}
+        rig.start_controller()
+        # It answers, but takes no change.
+        scontrol = rig.folder / "jobs" / "scontrol"
+        deaf = 'echo "Unable to contact slurm controller" >&2; exit 1'
+        scontrol.write_text(
+            f'#!/bin/sh\ncase "$1" in update|release) {deaf};; esac\nexec {shutil.which("scontrol")} "$@"\n'
+        )
+        scontrol.chmod(0o755)
+        monkeypatch.setenv("PATH", str(scontrol.parent), prepend=":")
+        forced = smartmig("slurm", "uninstall", "--config", rig.etc, "--force")
+        assert not (rig.etc / "smartmig").exists()
+        assert not (rig.etc / "job_submit.lua").exists()
+        assert f"2 jobs stay held; release them with `scontrol release {jobs[0]},{jobs[1]}`" in forced.stderr
+        rig.scontrol("release", f"{jobs[0]},{jobs[1]}", user="root")
+        assert "0" not in {rig.job(job)["Priority"] for job in jobs}
+
+
+def test_uninstall__by_force_says_how_to_find_what_stays_held(etc: Path) -> None:
+    install(etc, "--no-kick", "--no-shim")
+    said = smartmig("slurm", "uninstall", "--config", etc, "--force").stderr
+    assert "jobs of partition 'gpu' may stay held" in said
+    assert "`scontrol release JOBID`" in said
