@@ -224,8 +224,9 @@ return slurm.SUCCESS
 
 @pytest.mark.parametrize("way", ["uninstalled", "removed by hand"])
 def test_script__holds_nothing_once_smartmig_is_gone(way: str) -> None:
-    """slurmctld goes on with the script that it has loaded until it is restarted."""
-    with SlurmRig(RigSpec(n_gpu_nodes=1, n_mig_nodes=0)) as rig:
+    """slurmctld goes on with the script that it has loaded until it is restarted. On the way: it takes quoted lists."""
+    with SlurmRig(RigSpec(n_gpu_nodes=1, n_mig_nodes=0, extra='JobSubmitPlugins="throttle"\n')) as rig:
+        conf = rig.conf.read_bytes()
         install(rig.etc, "--no-shim")
         rig.restart_controller()
         (rig.etc / "smartmig" / "off").unlink()
@@ -233,6 +234,7 @@ def test_script__holds_nothing_once_smartmig_is_gone(way: str) -> None:
         assert rig.job(before)["Priority"] == "0"
         if way == "uninstalled":
             run("uninstall", "--config", rig.etc)
+            assert rig.conf.read_bytes() == conf
         else:
             shutil.rmtree(rig.etc / "smartmig")
         job = rig.sbatch("--gres=gpu:1")
