@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
-from slurm_rig import RigSpec, SlurmRig, missing
-from slurm_site import smartmig
+from slurm_rig import USER, RigSpec, SlurmRig, missing
+from slurm_site import SMARTMIG, smartmig
 from typer.testing import CliRunner
 
 from smartmig.adapters.slurm.install import InstallError
@@ -160,6 +162,40 @@ def test_install__that_fails_leaves_nothing_behind(etc: Path, monkeypatch: pytes
     (tmp_path / "gcc").unlink()
     assert snapshot(etc.parent) == before
     assert not (etc / "smartmig").exists()
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_install__whose_slurm_conf_cannot_be_written_changes_nothing(etc: Path, again: bool) -> None:
+    """A file that something is mounted on can be read, but not replaced."""
+    (etc / "job_submit.lua").write_text("-- of the site\n")
+    if again:
+        install(etc, "--no-kick")
+    conf = etc / "slurm.conf"
+    conf.write_text(conf.read_text() + "NodeName=n2\n")
+    before = snapshot(etc.parent)
+    mounted = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" "$0" && exec "$@"', str(conf)]
+    if subprocess.run([*mounted, "true"], check=False).returncode != 0:
+        pytest.skip("mounting is not allowed here: run the tests in a container with CAP_SYS_ADMIN")
+    words = [*mounted, str(SMARTMIG), "slurm", "install", "--partition", "gpu", "--config", str(etc)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"{conf}: cannot write" in done.stderr
+    assert snapshot(etc.parent) == before
+    assert (etc / "smartmig").exists() == again
+
+
+def test_site_script__stays_readable_for_slurmctld(etc: Path) -> None:
+    script, nobody = etc / "job_submit.lua", pwd.getpwnam(USER)
+    script.write_text("-- of the site\n")
+    script.chmod(0o600)
+    os.chown(script, nobody.pw_uid, nobody.pw_gid)
+    before = script.stat()
+    install(etc, "--no-kick", "--no-shim")
+    kept = (etc / "smartmig" / "job_submit.site.lua").stat()
+    assert (kept.st_uid, kept.st_gid, kept.st_mode) == (before.st_uid, before.st_gid, before.st_mode)
+    leave(etc)
+    back = script.stat()
+    assert (back.st_uid, back.st_gid, back.st_mode) == (before.st_uid, before.st_gid, before.st_mode)
 
 
 def test_install__without_gcc_uses_scontrol(etc: Path) -> None:
