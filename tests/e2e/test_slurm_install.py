@@ -198,6 +198,14 @@ def test_site_script__stays_readable_for_slurmctld(etc: Path) -> None:
     assert (back.st_uid, back.st_gid, back.st_mode) == (before.st_uid, before.st_gid, before.st_mode)
 
 
+def test_install__refuses_a_slurm_that_is_too_old(etc: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "slurmctld").write_text("#!/bin/sh\necho slurm 21.08.8\n")
+    (tmp_path / "slurmctld").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with pytest.raises(InstallError, match=r"Slurm 21\.08\.8 is too old: 22\.05 or later"):
+        install(etc)
+
+
 def test_install__without_gcc_uses_scontrol(etc: Path) -> None:
     said = json.loads(install(etc, "--no-kick", "--no-shim", "--no-tune", "--json"))
     assert said["settings"] == {"JobSubmitPlugins": "throttle,lua"}

@@ -24,6 +24,7 @@ from smartmig import __version__
 from smartmig.adapters.slurm import marks
 from smartmig.adapters.slurm.paths import Installed, switch_off
 from smartmig.adapters.slurm.slurm_conf import SlurmConf, with_tuning, with_words
+from smartmig.adapters.slurm.version import slurm_version, why_too_old
 from smartmig.atomic import atomic_write
 from smartmig.errors import InputError, SmartmigError
 
@@ -87,6 +88,9 @@ class Wishes:
 def plan_install(paths: Installed, wishes: Wishes) -> Changes:
     """Look, and refuse what cannot work; nothing is written."""
     partition = wishes.partition
+    why = why_too_old(slurm_version())
+    if why:
+        raise InstallError(why)
     now = SlurmConf.read(paths.conf)
     conf = _without_us(paths, now)
     known = conf.partitions()
@@ -338,13 +342,18 @@ def _as_sentence(folder: Path) -> Iterator[None]:
 def _built(how: list[str]) -> bytes:
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
-        raise InstallError("gcc: not found; install it with: apt-get install gcc libslurm-dev")
+        raise InstallError(
+            "gcc: not found; install it with: apt-get install gcc libslurm-dev, or go without: --no-shim --no-kick"
+        )
     source = files("smartmig.adapters.slurm") / "native" / how[0]
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "built.so"
         command = [compiler, "-O2", "-fPIC", "-shared", "-x", "c", "-", "-o", str(target), *how[1:]]
         text = source.read_text(encoding="utf-8")
-        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=BUILD_S, check=False)
+        try:
+            done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=BUILD_S, check=False)
+        except subprocess.TimeoutExpired:
+            raise InstallError(f"{how[0]}: was not built within {BUILD_S:g} s") from None
         if done.returncode != 0:
             why = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip()[:200])
             raise InstallError(
