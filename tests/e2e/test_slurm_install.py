@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from smartmig.adapters.slurm.install import InstallError
 from smartmig.cli.slurm import app
-from smartmig.errors import InputError
+from smartmig.errors import InputError, SmartmigError
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 
@@ -137,6 +137,46 @@ def test_uninstall__leaves_a_script_that_took_our_place(etc: Path) -> None:
     (etc / "job_submit.lua").write_text("-- of the site\n")
     assert "stays" in leave(etc)
     assert (etc / "job_submit.lua").read_text() == "-- of the site\n"
+
+
+@pytest.mark.parametrize(
+    "plugins",
+    ["", "JobSubmitPlugins=pack\nJobSubmitPlugins=throttle\n", "jobsubmitplugins = throttle  # of the site\n"],
+)
+def test_uninstall__restores_whatever_was_there(etc: Path, plugins: str) -> None:
+    """Byte for byte; a linked slurm.conf stays a link."""
+    conf, shared = etc / "slurm.conf", etc.parent / "shared.conf"
+    shared.write_text(conf.read_text().replace("JobSubmitPlugins=throttle\n", plugins))
+    before = shared.read_bytes()
+    conf.unlink()
+    conf.symlink_to(shared)
+    install(etc, "--no-kick", "--no-shim")
+    set_lines = [line for line in shared.read_text().splitlines() if line.lower().startswith("jobsubmitplugins")]
+    assert set_lines[-1] == ("JobSubmitPlugins=throttle,lua" if plugins else "JobSubmitPlugins=lua")
+    leave(etc)
+    assert conf.is_symlink()
+    assert shared.read_bytes() == before
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_uninstall__asks_to_stop_the_daemon_first(
+    etc: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, active: bool
+) -> None:
+    """It would hold again what is released."""
+    install(etc, "--no-kick", "--no-shim")
+    unit = tmp_path / "smartmig-slurm.service"
+    unit.symlink_to(etc / "smartmig" / "smartmig-slurm.service")  # as `systemctl enable` does
+    state = "active" if active else "inactive"
+    (tmp_path / "systemctl").write_text(f"#!/bin/sh\necho FragmentPath={unit}\necho ActiveState={state}\n")
+    (tmp_path / "systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    before = snapshot(etc)
+    refusal = "stop it first: systemctl disable --now smartmig-slurm" if active else "nothing is uninstalled"
+    with pytest.raises(SmartmigError, match=refusal):
+        run("uninstall", "--config", etc)
+    assert snapshot(etc) == before
+    leave(etc)
+    assert not (etc / "smartmig").exists()
 
 
 def test_install__everybody_may_read_what_slurmctld_must(etc: Path) -> None:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from typing import Annotated
 
 import typer
 
 from smartmig.adapters.slurm import marks
-from smartmig.adapters.slurm.install import Changes, Wishes, install, plan_install, read_manifest, uninstall
+from smartmig.adapters.slurm.install import (
+    Changes,
+    InstallError,
+    Wishes,
+    install,
+    plan_install,
+    read_manifest,
+    uninstall,
+)
 from smartmig.adapters.slurm.keeper import name_of, release_all
 from smartmig.adapters.slurm.paths import Installed, switch_off
 from smartmig.adapters.slurm.scontrol import Scontrol
@@ -17,6 +27,7 @@ from smartmig.cli.console import Json, log, print_json
 from smartmig.control.switch import Mode
 from smartmig.errors import AdapterError, InputError
 
+UNIT = "smartmig-slurm"
 RELEASE_S = 300.0
 ASK_S = 10.0
 
@@ -70,6 +81,11 @@ def uninstall_(
         typer.echo(f"would release the jobs held in partition {manifest['partition']}")
         typer.echo(f"would restore {paths.conf} and {paths.script}, and remove {paths.folder}")
         return
+    if not force and _daemon_runs(paths):
+        raise InstallError(
+            "nothing is uninstalled: the daemon runs, and would hold again what is released; "
+            f"stop it first: systemctl disable --now {UNIT}"
+        )
     partition = manifest["partition"]
     # By its commands: Slurm's library ends the process over a configuration it does not like.
     scontrol = Scontrol(paths.conf)
@@ -92,6 +108,18 @@ def uninstall_(
     if left:
         log(left)
     log("restart slurmctld for it to take effect: systemctl restart slurmctld")
+
+
+def _daemon_runs(paths: Installed) -> bool:
+    """As a unit of systemd, and this one: another controller's on the same machine does not count."""
+    asked = ["systemctl", "show", UNIT, "--property=ActiveState,FragmentPath"]
+    try:
+        said = subprocess.run(asked, capture_output=True, text=True, timeout=ASK_S, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    values = dict(line.split("=", 1) for line in said.splitlines() if "=" in line)
+    ours = os.path.realpath(values.get("FragmentPath", "")) == os.path.realpath(paths.unit)
+    return ours and values.get("ActiveState") in ("active", "activating", "reloading")
 
 
 def _still_held(scontrol: Scontrol, partition: str) -> str:
