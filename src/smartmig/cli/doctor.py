@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rich.table import Table
 
+from smartmig.adapters.slurm.version import find_controller, slurm_version, why_too_old
 from smartmig.cli.console import Json, output, print_json
 
 
@@ -36,7 +37,6 @@ PACKAGES = (
 
 PROGRAMS = (
     ("sinfo", "Slurm's commands", "--adapter slurm", "apt-get install slurm-client"),
-    ("slurmctld", "Slurm's controller", "the Slurm tests", "apt-get install slurmctld slurmd slurm-wlm-basic-plugins"),
     ("munged", "munge", "Slurm's authentication", "apt-get install munge"),
     ("gcc", "a C compiler", "the libslurm shim (scontrol is used without it)", "apt-get install gcc libslurm-dev"),
     ("chromium", "Chromium", "the dashboard's tests", "apt-get install chromium"),
@@ -46,7 +46,7 @@ PROGRAMS = (
 def doctor(json_output: Json = False) -> None:
     """Look for everything smartmig can use. Nothing here is needed to simulate; exit code 0 whatever is missing."""
     findings = [_package(*one) for one in PACKAGES] + [_program(*one) for one in PROGRAMS]
-    findings += [_postgres(), _gpu(), _cores()]
+    findings += [_controller(), _postgres(), _gpu(), _cores()]
     if json_output:
         print_json([{**asdict(one), "ok": bool(one.found)} for one in findings])
         return
@@ -75,6 +75,17 @@ def _package(name: str, extra: str, needed_for: str) -> Finding:
 def _program(command: str, what: str, needed_for: str, remedy: str) -> Finding:
     return Finding(
         what, shutil.which(command) or shutil.which(command, path="/usr/sbin:/sbin") or "", needed_for, remedy
+    )
+
+
+def _controller() -> Finding:
+    found, version = find_controller(), slurm_version()
+    remedy = why_too_old(version)
+    return Finding(
+        "Slurm's controller",
+        "" if remedy else f"{found} {version}".strip(),
+        "smartmig slurm install, the Slurm tests",
+        remedy or "apt-get install slurmctld slurmd slurm-wlm-basic-plugins",
     )
 
 

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from typing import Annotated
 
 import typer
 
-from smartmig.adapters.slurm.install import Changes, Wishes, install, plan_install, read_manifest, uninstall
-from smartmig.adapters.slurm.keeper import release_all
+from smartmig.adapters.slurm import marks
+from smartmig.adapters.slurm.install import (
+    Changes,
+    InstallError,
+    Wishes,
+    install,
+    plan_install,
+    read_manifest,
+    uninstall,
+)
+from smartmig.adapters.slurm.keeper import name_of, release_all
 from smartmig.adapters.slurm.paths import Installed, switch_off
 from smartmig.adapters.slurm.scontrol import Scontrol
+from smartmig.adapters.slurm.states import JobState
+from smartmig.adapters.slurm.translate import held_by_others
 from smartmig.cli.console import Json, log, print_json
 from smartmig.control.switch import Mode
 from smartmig.errors import AdapterError, InputError
 
+UNIT = "smartmig-slurm"
 RELEASE_S = 300.0
+ASK_S = 10.0
 
 app = typer.Typer(help="Connect smartmig to a Slurm cluster.", no_args_is_help=True)
 
@@ -52,7 +67,11 @@ def install_(
 
 
 @app.command("uninstall")
-def uninstall_(config: Config = "", dry_run: DryRun = False) -> None:
+def uninstall_(
+    config: Config = "",
+    dry_run: DryRun = False,
+    force: Annotated[bool, typer.Option("--force", help="Even if held jobs cannot be released.")] = False,
+) -> None:
     """Release every job that smartmig holds, then put everything back as it was."""
     paths = Installed.find(config)
     manifest = read_manifest(paths)
@@ -62,20 +81,67 @@ def uninstall_(config: Config = "", dry_run: DryRun = False) -> None:
         typer.echo(f"would release the jobs held in partition {manifest['partition']}")
         typer.echo(f"would restore {paths.conf} and {paths.script}, and remove {paths.folder}")
         return
+    if not force and _daemon_runs(paths):
+        raise InstallError(
+            "nothing is uninstalled: the daemon runs, and would hold again what is released; "
+            f"stop it first: systemctl disable --now {UNIT}"
+        )
+    partition = manifest["partition"]
+    # By its commands: Slurm's library ends the process over a configuration it does not like.
+    scontrol = Scontrol(paths.conf)
     try:
-        typer.echo(f"{_release(paths, manifest['partition'])} held jobs released")
+        switch_off(paths.off_file)
+    except OSError as error:
+        raise InputError(f"{paths.off_file}: cannot write: {error.strerror}") from None
+    left = ""
+    try:
+        typer.echo(f"{release_all(scontrol, scontrol, partition, RELEASE_S)} held jobs released")
     except AdapterError as error:
-        log(f"held jobs are not released, do that with `scontrol release`: {error}")
+        if not force:
+            raise AdapterError(
+                "nothing is uninstalled, for what smartmig holds would be held for ever "
+                f"(call it again when Slurm takes changes, or with --force): {error}"
+            ) from None
+        left = _still_held(scontrol, partition)
     for line in uninstall(paths):
         typer.echo(line)
+    if left:
+        log(left)
     log("restart slurmctld for it to take effect: systemctl restart slurmctld")
 
 
-def _release(paths: Installed, partition: str) -> int:
-    switch_off(paths.off_file)
-    # By its commands: Slurm's library ends the process over a configuration it does not like.
-    scontrol = Scontrol(paths.conf)
-    return release_all(scontrol, scontrol, partition, RELEASE_S)
+def _daemon_runs(paths: Installed) -> bool:
+    """As a unit of systemd, and this one: another controller's on the same machine does not count."""
+    asked = ["systemctl", "show", UNIT, "--property=ActiveState,FragmentPath"]
+    try:
+        said = subprocess.run(asked, capture_output=True, text=True, timeout=ASK_S, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    values = dict(line.split("=", 1) for line in said.splitlines() if "=" in line)
+    ours = os.path.realpath(values.get("FragmentPath", "")) == os.path.realpath(paths.unit)
+    return ours and values.get("ActiveState") in ("active", "activating", "reloading")
+
+
+def _still_held(scontrol: Scontrol, partition: str) -> str:
+    """A sentence with what to type."""
+    try:
+        jobs = scontrol.jobs(partition, ASK_S)
+    except AdapterError:
+        look = f"squeue --partition={partition} --states=PENDING --Format=JobID,Reason,admin_comment"
+        return (
+            f"jobs of partition '{partition}' may stay held: those whose AdminComment begins with smartmig (`{look}`); "
+            "release them with `scontrol release JOBID`"
+        )
+    pending = [job for job in jobs if job.base_state == JobState.PENDING and marks.is_ours(job.admin_comment)]
+    held = [name_of(job) for job in pending if job.priority == 0 and not held_by_others(job)]
+    parked = [name_of(job) for job in pending if marks.read_parked(job.admin_comment) is not None and job.priority]
+    said = []
+    if held:
+        said.append(f"{len(held)} jobs stay held; release them with `scontrol release {','.join(held)}`")
+    if parked:
+        update = f"scontrol update JobId={','.join(parked)} StartTime=now"
+        said.append(f"{len(parked)} jobs wait for a date far away; let them go with `{update}`")
+    return "; ".join(said)
 
 
 def _as_json(changes: Changes, dry_run: bool) -> dict[str, object]:

@@ -281,13 +281,50 @@ def test_slurm_conf__line_ends_stay(tmp_path: Path) -> None:
     assert after.without_settings(settings, lines_before).text.encode() == path.read_bytes()
 
 
-def test_slurm_conf__a_setting_in_an_included_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "more.conf").write_text("JobSubmitPlugins=lua\nPartitionName=far\n")
-    (tmp_path / "slurm.conf").write_text("Include more.conf\nPartitionName=near\n")
+def test_slurm_conf__included_files_are_read_where_they_stand(tmp_path: Path) -> None:
+    (tmp_path / "here.conf").write_text("JobSubmitPlugins=lua\nPartitionName=far\nInclude deeper.conf\n")
+    (tmp_path / "deeper.conf").write_text('SlurmUser="slurm"\nInclude slurm.conf\n')
+    (tmp_path / "slurm.conf").write_text(
+        "ClusterName=here\nSlurmUser=root\nInclude %c.conf\nPartitionName=near\nJobSubmitPlugins=throttle\n"
+    )
     conf = SlurmConf.read(tmp_path / "slurm.conf")
-    assert conf.partitions() == ("near", "far")
-    with pytest.raises(InputError, match=r"more\.conf: JobSubmitPlugins"):
-        conf.get("JobSubmitPlugins")
+    assert conf.partitions() == ("far", "near")
+    assert (conf.get("SlurmUser"), conf.get("JobSubmitPlugins")) == ("slurm", "throttle")
+    # Whichever wins: what we write in one file must not be undone by another.
+    with pytest.raises(InputError, match=r"here\.conf: JobSubmitPlugins stands in an included file"):
+        conf.with_settings({"JobSubmitPlugins": "throttle,lua"})
+
+
+@pytest.mark.parametrize(
+    ("given", "installed"),
+    [
+        ('"throttle"', "throttle,lua"),
+        ('"throttle, pack"  # both', "throttle,pack,lua"),
+        ("throttle", "throttle,lua"),
+        ('"throttle,lua"', None),
+    ],
+)
+def test_slurm_conf__quoted_values_are_lists_too(tmp_path: Path, given: str, installed: str | None) -> None:
+    path = tmp_path / "slurm.conf"
+    path.write_text(f'jobsubmitplugins={given}\nPartitionName="gpu" Nodes=ALL\n')
+    before = SlurmConf.read(path)
+    assert before.partitions() == ("gpu",)
+    changes = plan_install(Installed(tmp_path), Wishes("gpu", kick=False, tune=False))
+    first = f"JobSubmitPlugins={installed}" if installed is not None else before.lines[0]
+    assert changes.after.lines == (first, *before.lines[1:])
+    # Somebody quotes ours afterwards, and adds to it.
+    ours = changes.settings["JobSubmitPlugins"]
+    for edited, left in ((f'"{ours}"', before.lines[0]), (f'"{ours},a b"', None)):
+        conf = SlurmConf(path, (f"JobSubmitPlugins={edited}", *before.lines[1:]))
+        undone = conf.without_settings(changes.settings, {"JobSubmitPlugins": before.lines[0]})
+        words = [word for word in ours.split(",") if word != "lua" or "lua" in given]
+        assert undone.lines[0] == (left if left is not None else f'JobSubmitPlugins="{",".join(words)},a b"')
+
+
+def test_slurm_conf__a_quotation_mark_inside_a_value_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "slurm.conf").write_text('JobSubmitPlugins=throttle,"pack"\nPartitionName=gpu\n')
+    with pytest.raises(InputError, match=r"slurm\.conf: JobSubmitPlugins: there is a quotation mark inside"):
+        plan_install(Installed(tmp_path), Wishes("gpu", kick=False))
 
 
 def test_unit__runs_as_the_user_that_may_start_jobs(tmp_path: Path) -> None:

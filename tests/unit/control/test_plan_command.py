@@ -242,6 +242,17 @@ def test_doctor__names_everything_with_its_remedy() -> None:
     assert all(one["found"] or one["remedy"] for one in findings)
 
 
+def test_doctor__says_that_a_slurm_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "slurmctld"
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    for version, ok in (("slurm 21.08.8-2", False), ("slurm-wlm 22.05.8", True), ("slurm 25.11.0", True), ("?", True)):
+        program.write_text(f"#!/bin/sh\necho '{version}'\n")
+        program.chmod(0o755)
+        (found,) = [one for one in json.loads(run("doctor", "--json")) if one["what"] == "Slurm's controller"]
+        assert found["ok"] == ok
+        assert ok or found["remedy"] == "Slurm 21.08.8-2 is too old: 22.05 or later is needed"
+
+
 def test_core__works_without_the_live_packages() -> None:
     blocked = ("sqlalchemy", "alembic", "fastapi", "uvicorn", "prometheus_client", "psycopg", "starlette")
     program = f"""

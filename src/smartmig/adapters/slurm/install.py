@@ -13,7 +13,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -23,6 +24,7 @@ from smartmig import __version__
 from smartmig.adapters.slurm import marks
 from smartmig.adapters.slurm.paths import Installed, switch_off
 from smartmig.adapters.slurm.slurm_conf import SlurmConf, with_tuning, with_words
+from smartmig.adapters.slurm.version import slurm_version, why_too_old
 from smartmig.atomic import atomic_write
 from smartmig.errors import InputError, SmartmigError
 
@@ -86,6 +88,9 @@ class Wishes:
 def plan_install(paths: Installed, wishes: Wishes) -> Changes:
     """Look, and refuse what cannot work; nothing is written."""
     partition = wishes.partition
+    why = why_too_old(slurm_version())
+    if why:
+        raise InstallError(why)
     now = SlurmConf.read(paths.conf)
     conf = _without_us(paths, now)
     known = conf.partitions()
@@ -102,6 +107,7 @@ def plan_install(paths: Installed, wishes: Wishes) -> Changes:
         "PARTITION": partition,
         "DAEMON_UID": str(daemon_uid),
         "OFF_FILE": str(paths.off_file),
+        "MANIFEST": str(paths.manifest),
         "SITE_SCRIPT": str(paths.site_script) if _has_site_script(paths, site) else "",
         "HELD_MARK": marks.HELD,
         "HOLDING_MARK": marks.HOLDING,
@@ -133,30 +139,34 @@ def plan_install(paths: Installed, wishes: Wishes) -> Changes:
 
 
 def install(changes: Changes) -> None:
-    """Write it all; slurm.conf last, so that it never names what is not there."""
+    """Write it all; slurm.conf last, so that it never names what is not there. What fails changes nothing."""
     paths = changes.paths
     had = read_manifest(paths)
     # First of all, because that fails most.
     built = {target: _built(how) for target, how in changes.builds.items()}
-    try:
-        paths.folder.mkdir(parents=True, exist_ok=True)
-        _write_files(changes, built, had)
-    except (OSError, InputError) as error:
-        if had is None:
-            for path in (paths.manifest, *built):
+    stale = [path for path in _built_before(had) if path not in built]
+    is_new = not paths.folder.exists()
+    before: dict[Path, _Kept | None] = {}
+    with _as_sentence(paths.folder):
+        try:
+            texts = (paths.conf_backup, paths.off_file, paths.site_script, paths.manifest, *changes.files, paths.conf)
+            before |= {path: _kept(path) for path in (*texts, *built, *stale)}
+            paths.folder.mkdir(parents=True, exist_ok=True)
+            _write_files(changes, built, had)
+            if os.geteuid() == 0:
+                # The daemon may run as Slurm's user, and must be able to set and clear the switch.
+                os.chown(paths.folder, changes.daemon_uid, -1)
+            if changes.diff:
+                _write_like(paths.conf, changes.after.text.encode(), paths.conf.stat())
+            for path in stale:
                 path.unlink(missing_ok=True)
-            shutil.rmtree(paths.folder, ignore_errors=True)
-        if isinstance(error, OSError):
-            raise InputError(f"{error.filename or paths.folder}: cannot write: {error.strerror}") from None
-        raise
-    if changes.diff:
-        _replace(paths.conf, changes.after.text.encode())
-    for path in _built_before(had):
-        if path not in built:
-            path.unlink(missing_ok=True)
-    if os.geteuid() == 0:
-        # The daemon may run as Slurm's user, and must be able to set and clear the switch.
-        os.chown(paths.folder, changes.daemon_uid, -1)
+        except BaseException:
+            for path, kept in reversed(before.items()):
+                with suppress(OSError, InputError):
+                    _put_back(path, kept)
+            if is_new:
+                shutil.rmtree(paths.folder, ignore_errors=True)
+            raise
 
 
 def _write_files(changes: Changes, built: dict[Path, bytes], had: dict[str, Any] | None) -> None:
@@ -171,7 +181,7 @@ def _write_files(changes: Changes, built: dict[Path, bytes], had: dict[str, Any]
         switch_off(paths.off_file)
     site = _reads(paths.script)
     if site is not None and not site.startswith(OUR_SCRIPT):
-        _write(paths.site_script, paths.script.read_bytes(), paths.script.stat().st_mode)
+        _write_like(paths.site_script, paths.script.read_bytes(), paths.script.stat())
     manifest = {
         "smartmig": __version__,
         "partition": changes.partition,
@@ -191,31 +201,37 @@ def uninstall(paths: Installed) -> tuple[str, ...]:
     manifest = read_manifest(paths)
     if manifest is None:
         raise InputError(f"{paths.folder}: smartmig is not installed there")
-    done = []
+    with _as_sentence(paths.folder):
+        return tuple(_uninstall(paths, manifest))
+
+
+def _uninstall(paths: Installed, manifest: dict[str, Any]) -> Iterator[str]:
+    """One after another; where it breaks off it can be called again."""
     conf = SlurmConf.read(paths.conf)
     before = _without_us(paths, conf)
     if conf != before:
-        _replace(paths.conf, before.text.encode())
+        _write_like(paths.conf, before.text.encode(), paths.conf.stat())
     if _sha256(conf) == manifest["conf_sha256"]:
-        done.append(f"{paths.conf}: as it was before the installation")
+        yield f"{paths.conf}: as it was before the installation"
     else:
-        done.append(f"{paths.conf}: it was changed after the installation, so only our settings were undone")
+        yield f"{paths.conf}: it was changed after the installation, so only our settings were undone"
     script = _reads(paths.script)
     if script is not None and not script.startswith(OUR_SCRIPT):
-        done.append(f"{paths.script}: is not smartmig's any more, and stays")
+        yield f"{paths.script}: is not smartmig's any more, and stays"
     elif paths.site_script.exists():
-        _write(paths.script, paths.site_script.read_bytes(), paths.site_script.stat().st_mode)
-        done.append(f"{paths.script}: the site's own script is back")
+        _write_like(paths.script, paths.site_script.read_bytes(), paths.site_script.stat())
+        yield f"{paths.script}: the site's own script is back"
     else:
         paths.script.unlink(missing_ok=True)
-        done.append(f"{paths.script}: removed")
+        yield f"{paths.script}: removed"
     for path in _built_before(manifest):
         if path.parent != paths.folder:
             path.unlink(missing_ok=True)
-            done.append(f"{path}: removed")
+            yield f"{path}: removed"
+    # Before the switch: without it the script that slurmctld has loaded holds nothing.
+    paths.manifest.unlink()
     shutil.rmtree(paths.folder)
-    done.append(f"{paths.folder}: removed")
-    return tuple(done)
+    yield f"{paths.folder}: removed"
 
 
 def read_manifest(paths: Installed) -> dict[str, Any] | None:
@@ -278,30 +294,66 @@ def _sha256(conf: SlurmConf) -> str:
     return hashlib.sha256(conf.text.encode()).hexdigest()
 
 
+@dataclass(frozen=True)
+class _Kept:
+    """A file as it was."""
+
+    content: bytes
+    status: os.stat_result
+
+
+def _kept(path: Path) -> _Kept | None:
+    try:
+        return _Kept(path.read_bytes(), path.stat())
+    except FileNotFoundError:
+        return None
+
+
+def _put_back(path: Path, kept: _Kept | None) -> None:
+    if kept is None:
+        path.unlink(missing_ok=True)
+    elif (now := _kept(path)) is None or now.content != kept.content:
+        _write_like(path, kept.content, kept.status)
+
+
 def _write(path: Path, content: bytes, mode: int) -> None:
     with atomic_write(path, "wb") as file:
         os.fchmod(file.fileno(), mode & 0o7777)
         file.write(content)
 
 
-def _replace(path: Path, content: bytes) -> None:
-    """Keeps the owner and mode that Slurm reads it with."""
-    status = path.stat()
-    _write(path, content, status.st_mode)
-    if os.geteuid() == 0:
-        os.chown(path, status.st_uid, status.st_gid)
+def _write_like(path: Path, content: bytes, status: os.stat_result) -> None:
+    """With owner and mode, since Slurm's user must be able to read it."""
+    with atomic_write(path, "wb") as file:
+        if os.geteuid() == 0:
+            os.fchown(file.fileno(), status.st_uid, status.st_gid)
+        os.fchmod(file.fileno(), status.st_mode & 0o7777)
+        file.write(content)
+
+
+@contextmanager
+def _as_sentence(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{error.filename or folder}: cannot write: {error.strerror}") from None
 
 
 def _built(how: list[str]) -> bytes:
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
-        raise InstallError("gcc: not found; install it with: apt-get install gcc libslurm-dev")
+        raise InstallError(
+            "gcc: not found; install it with: apt-get install gcc libslurm-dev, or go without: --no-shim --no-kick"
+        )
     source = files("smartmig.adapters.slurm") / "native" / how[0]
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "built.so"
         command = [compiler, "-O2", "-fPIC", "-shared", "-x", "c", "-", "-o", str(target), *how[1:]]
         text = source.read_text(encoding="utf-8")
-        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=BUILD_S, check=False)
+        try:
+            done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=BUILD_S, check=False)
+        except subprocess.TimeoutExpired:
+            raise InstallError(f"{how[0]}: was not built within {BUILD_S:g} s") from None
         if done.returncode != 0:
             why = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip()[:200])
             raise InstallError(

@@ -9,6 +9,7 @@
 local PARTITION = "@PARTITION@"
 local DAEMON_UID = @DAEMON_UID@
 local OFF_FILE = "@OFF_FILE@"
+local MANIFEST = "@MANIFEST@"
 local SITE_SCRIPT = "@SITE_SCRIPT@"
 local HELD = "@HELD_MARK@"
 local HOLDING = "@HOLDING_MARK@"
@@ -28,10 +29,15 @@ end
 local NOT_THERE = 2
 
 -- A file that may not be read is there.
-local function switched_off()
-   local file, _, code = io.open(OFF_FILE, "r")
+local function is_there(path)
+   local file, _, code = io.open(path, "r")
    if file then file:close() end
    return file ~= nil or code ~= NOT_THERE
+end
+
+-- slurmctld goes on with this script after it is gone, until it restarts; nobody would let go of what it held then.
+local function switched_off()
+   return is_there(OFF_FILE) or not is_there(MANIFEST)
 end
 
 local function is_default(part_list)
