@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -189,6 +190,32 @@ def test_kill__by_command_releases_at_once(daemon: Daemon, home: Path, tokens: d
     assert "is off" in smartmig(home, "resume").stdout
     daemon.until(lambda: bool(ask(daemon, tokens["bob"], "/api/v1/state").json()["in_charge"]))
     assert ask(daemon, None, "/health").json()["status"] == "ok"
+
+
+def test_serve__ends_though_a_request_does_not(tmp_path: Path) -> None:
+    token = smartmig(tmp_path, "token", "add", "ann", "--role", "operator").stdout.strip()
+    running = Daemon(tmp_path, "--adapter", "simulated:nodes=1x4", "--mode", "act", "--host", "::1")
+    assert running.url.startswith("http://[::1]:")
+    with socket.create_connection(("::1", int(running.url.rpartition(":")[2]))) as silent:
+        silent.sendall(
+            f"POST /api/v1/mode HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
+            "Content-Type: application/json\r\nContent-Length: 15\r\n\r\n{".encode()
+        )
+        time.sleep(0.5)
+        began_s = time.monotonic()
+        assert running.stop() == 0
+        assert time.monotonic() - began_s < 15
+    assert '"did": "let go"' in running.log.read_text()
+
+
+def test_serve__takes_no_cluster_over_before_it_can_listen(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = smartmig(tmp_path, "serve", "--port", port, "--adapter", "simulated:nodes=1x4", "--mode", "act")
+    assert done.returncode == 2
+    assert f"cannot listen on 127.0.0.1:{port}; is it in use" in done.stderr
+    assert "take over" not in done.stderr
+    assert "token" not in done.stderr
 
 
 def test_serve__survives_kill_9_and_goes_on(daemon: Daemon, home: Path, tokens: dict[str, str]) -> None:
