@@ -174,6 +174,7 @@ class EffectAnswer(BaseModel):
     measured: EffectOf
     policy: EffectOf | None = Field(description="our policy, simulated on the finished jobs")
     baseline: EffectOf | None = Field(description="first come first served (MIG: cards left as they are), simulated")
+    why: str = Field(default="", description="why one of the two is missing, if jobs have finished")
 
 
 class GuardAnswer(BaseModel):

@@ -19,15 +19,17 @@ from fastapi.security import HTTPAuthorizationCredentials
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from smartmig import __version__
+from smartmig.control.books import Finished
 from smartmig.control.decide import Decider, LivePolicy
 from smartmig.control.effect import Effect, estimated, measured
 from smartmig.control.explain import explain
 from smartmig.control.journal import KINDS
 from smartmig.control.loop import Loop, Turn
+from smartmig.control.pilot import FAILURES
 from smartmig.control.tokens import Holder, Role, still_holds
 from smartmig.control.wire import action_to_json, plan_to_json
-from smartmig.errors import SmartmigError
-from smartmig.types import ClusterState, Start
+from smartmig.errors import SimulationError, SmartmigError
+from smartmig.types import ClusterState, NodeInfo, Start
 from smartmig.web.answers import (
     Board,
     Changed,
@@ -71,6 +73,10 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 }
 
 
+Estimates = tuple[EffectOf, EffectOf | None, EffectOf | None, str]
+"""what happened, our policy and the baseline on the same jobs, and why one of the two is missing"""
+
+
 class Server:
     """What the routes share."""
 
@@ -78,8 +84,8 @@ class Server:
         self.loop, self.policy, self.baseline, self.seed = loop, policy, baseline, seed
         self.hub, self.metrics = Hub(), Metrics(loop)
         self._explainer: Decider | None = None
-        self._lock = threading.Lock()
-        self._effect: tuple[float, tuple[EffectOf | None, ...]] | None = None
+        self._explaining, self._estimating = threading.Lock(), threading.Lock()
+        self._effect: tuple[float, Estimates] | None = None
         self.eventful: Turn | None = None
         """the newest decision that wanted, did or was refused something"""
         loop.listener = self.hear
@@ -97,16 +103,19 @@ class Server:
         return state
 
     def alternatives(self, turn: Turn) -> dict[str, Any]:
-        """By a decider of our own: the loop's is busy deciding."""
-        with self._lock:
+        """By a decider of our own: the loop's is busy deciding. Empty where the rule fails: `fallback` says so."""
+        with self._explaining:
             if self._explainer is None:
                 self._explainer = Decider(self.policy, self.seed)
             began = {action.key for action in turn.judged.plan if isinstance(action, Start)}
-            return explain(self._explainer, turn.state, self.loop.pilot.memory, also=began)
+            try:
+                return explain(self._explainer, turn.state, self.loop.pilot.memory, also=began)
+            except FAILURES:
+                return {"queue": [], "slices": [], "cuts": []}
 
     def effect(self) -> EffectAnswer:
         books = self.loop.books
-        measure, policy, baseline = self._estimates()
+        really, policy, baseline, why = self._estimates()
         return EffectAnswer(
             energy_j=books.energy_j,
             busy_frac=books.busy_frac,
@@ -116,23 +125,47 @@ class Server:
             mean_wait_s=books.mean_wait_s,
             mean_late_s=books.mean_late_s,
             n_late=books.n_late,
-            measured=measure or EffectOf(**asdict(Effect(0, 0.0, 0.0, 0.0))),
+            measured=really,
             policy=policy,
             baseline=baseline,
+            why=why,
         )
 
-    def _estimates(self) -> tuple[EffectOf | None, ...]:
-        """What happened, our policy and the baseline, on the same jobs; now and then."""
-        with self._lock:
-            if self._effect is None or time.monotonic() - self._effect[0] >= EFFECT_EVERY_S:
-                finished, nodes = list(self.loop.books.finished), self.state().nodes
-                simulated = (estimated(finished, nodes, one) for one in (self.policy, self.baseline))
-                self._effect = (time.monotonic(), tuple(map(_effect_of, (measured(finished), *simulated))))
+    def _estimates(self) -> Estimates:
+        """Now and then; until it is made, the last one holds."""
+        held = self._effect
+        if held is not None and (
+            time.monotonic() - held[0] < EFFECT_EVERY_S or not self._estimating.acquire(blocking=False)
+        ):
+            return held[1]
+        if held is None:
+            self._estimating.acquire()
+        try:
+            if self._effect is held:
+                made = _estimates_of(list(self.loop.books.finished), self.state().nodes, self.policy, self.baseline)
+                self._effect = time.monotonic(), made
+            assert self._effect is not None
             return self._effect[1]
+        finally:
+            self._estimating.release()
 
 
-def _effect_of(effect: Effect | None) -> EffectOf | None:
-    return EffectOf(**asdict(effect)) if effect is not None else None
+def _estimates_of(
+    finished: Sequence[Finished], nodes: Sequence[NodeInfo], policy: LivePolicy, baseline: LivePolicy
+) -> Estimates:
+    made: list[EffectOf | None] = []
+    why = ""
+    for name, one in (("policy", policy), ("baseline", baseline)):
+        try:
+            made.append(_effect_of(estimated(finished, nodes, one)))
+        except SimulationError as error:
+            made.append(None)
+            why = why or f"the {name} cannot be simulated: {error}"[:300]
+    return _effect_of(measured(finished)), made[0], made[1], why if finished else ""
+
+
+def _effect_of(effect: Effect) -> EffectOf:
+    return EffectOf(**asdict(effect))
 
 
 def create_app(

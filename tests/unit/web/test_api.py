@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,12 @@ import pytest
 
 from live_cluster import GANG_NAMES, gang_loop
 from smartmig.cli.live_policy import FALLBACK
+from smartmig.control.books import Finished
+from smartmig.control.decide import Decider
+from smartmig.control.effect import Effect
 from smartmig.control.tokens import Role, add_token, revoke_token, still_holds
+from smartmig.policy.selection.fcfs import Fcfs
+from smartmig.types import JobKey, JobRequest
 from smartmig.web.app import Server, create_app
 from smartmig.web.guarding import MOST_BODY_BYTES, RateLimit
 from smartmig.web.playground.runs import Playground
@@ -24,7 +32,7 @@ class Site:
     """The application on a small cluster, and a token for each role."""
 
     def __init__(self, folder: Path) -> None:
-        self.loop, _ = gang_loop(folder, make_gangs((0, 4, 30, 40), (0, 3, 20, 60)))
+        self.loop, _ = gang_loop(folder, make_gangs((0, 4, 30, 40), (0, 3, 20, 60), (0, 8, 20, 60)))
         self.tokens = {role: add_token(self.loop.journal.engine, role.value, role) for role in Role}
         worlds = ("gang",)
         self.server = Server(self.loop, GANG_NAMES.policy(worlds), FALLBACK.policy(worlds))
@@ -118,6 +126,54 @@ def test_queries__that_nothing_can_answer_are_refused(site: Site, path: str, all
     answer = site.ask(path)
     assert answer.status_code == 422
     assert allowed in answer.text
+
+
+class Broken(Fcfs):
+    """A plugged-in selection that meets what it was not made for."""
+
+    def keys(self, *_: Any) -> Any:
+        raise ValueError("a plugged-in rule fails")
+
+
+def test_board__goes_on_when_a_rule_fails_and_says_so(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    server, loop = site.server, site.loop
+    assert server.policy.gang is not None
+    server.policy = replace(server.policy, gang=replace(server.policy.gang, selection=Broken()))
+    loop.pilot.decider = Decider(server.policy)
+    loop.books.finished.append(Finished(JobRequest(JobKey("1", 0.0), 4, 40.0), 0.0, 30.0))
+    loop.source.wait(1e9)
+    server.eventful = loop.step()
+    plan = site.ask("/api/v1/board").json()["plan"]
+    assert "a plugged-in rule fails" in plan["fallback"]
+    assert plan["alternatives"] == {"queue": [], "slices": [], "cuts": []}
+    assert site.ask("/api/v1/plans/last").json()["alternatives"] == plan["alternatives"]
+    effect = site.ask("/api/v1/effect").json()
+    assert (effect["policy"], effect["baseline"]["n_jobs"], effect["measured"]["n_jobs"]) == (None, 1, 1)
+    assert effect["why"] == "the policy cannot be simulated: ValueError: a plugged-in rule fails"
+    site.close()
+
+
+def test_board__waits_for_no_estimate(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    began, go_on = threading.Event(), threading.Event()
+
+    def slow(*_: Any) -> Effect:
+        began.set()
+        assert go_on.wait(60)
+        return Effect(1, 0.0, 0.0, 0.0)
+
+    site.loop.step()
+    monkeypatch.setattr(site.server, "eventful", site.loop.turn)
+    monkeypatch.setattr(site.server, "_effect", None)
+    monkeypatch.setattr("smartmig.web.app.estimated", slow)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(site.ask, "/api/v1/effect")
+        try:
+            assert began.wait(60)
+            assert site.ask("/api/v1/board").status_code == 200
+        finally:
+            go_on.set()
+        assert asked.result(60).json()["policy"]["n_jobs"] == 1
 
 
 def test_events__end_when_the_token_is_revoked(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
