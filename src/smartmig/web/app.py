@@ -6,7 +6,7 @@ Every route but `/health` asks for a token; those that change something ask for 
 import json
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -47,7 +47,7 @@ from smartmig.web.answers import (
     StateAnswer,
     WhoAnswer,
 )
-from smartmig.web.events import Hub
+from smartmig.web.events import Hub, Stream
 from smartmig.web.guarding import COOKIE, BodyGate, Doorkeeper, RateLimit, asks_for, bearer
 from smartmig.web.metrics import Metrics
 from smartmig.web.pages import add_pages
@@ -308,12 +308,12 @@ def create_app(
     def events(
         holder: Annotated[Holder, Depends(viewer)],
         only: Annotated[Event | None, Query(description="this kind of event and no other")] = None,
-    ) -> StreamingResponse:
+    ) -> Stream:
         """Server-sent events: state, decision, outcome, audit, error, playground."""
-        stream: AsyncIterator[str] = server.hub.listen(
+        heard = server.hub.listen(
             lambda: ends() or loop.stopping, only or "", partial(still_holds, loop.journal.engine, holder.name)
         )
-        return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+        return Stream(server.hub, holder.name, heard)
 
     @app.get("/metrics", response_class=PlainTextResponse, **reads)
     def metrics() -> Response:
@@ -367,6 +367,6 @@ def create_app(
         loop.kill(f"{holder.name}: {wish.why}")
         return changed()
 
-    add_playground(app, playground, viewer, REFUSALS)
+    add_playground(app, playground, viewer, loop.audit, REFUSALS)
     add_pages(app)
     return app

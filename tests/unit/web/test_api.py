@@ -191,3 +191,41 @@ def test_events__end_when_the_token_is_revoked(site: Site, monkeypatch: pytest.M
 
     assert asyncio.run(asyncio.wait_for(heard(), 30)) == [": smartmig events\n\n", "id: 1\nevent: audit\ndata: {}\n\n"]
     assert site.ask("/api/v1/who", None, headers={"Authorization": f"Bearer {token}"}).status_code == 401
+
+
+def test_events__one_holder_has_only_so_many_streams(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("smartmig.web.events.MOST_STREAMS", 3)
+    streams = site.server.hub.streams
+    headers = [{"Authorization": f"Bearer {site.tokens[role]}"} for role in (Role.viewer, Role.operator)]
+
+    async def asked() -> list[int]:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(site.app), base_url="http://testserver") as client:
+            held = [asyncio.create_task(client.get("/events", headers=headers[0])) for _ in range(3)]
+            while streams["viewer"] < 3:
+                await asyncio.sleep(0.01)
+            fourth = await client.get("/events", headers=headers[0])
+            assert "'viewer' has 3" in fourth.text
+            other = asyncio.create_task(client.get("/events", headers=headers[1]))
+            while streams["operator"] < 1:
+                await asyncio.sleep(0.01)
+            site.ending = True
+            return [fourth.status_code, *[(await one).status_code for one in (*held, other)]]
+
+    try:
+        assert asyncio.run(asyncio.wait_for(asked(), 60)) == [429, 200, 200, 200, 200]
+    finally:
+        site.ending = False
+    assert not streams
+
+
+def test_playground__starting_and_cancelling_a_run_are_audited(site: Site) -> None:
+    wish = '{"world": "mig", "gpus": "1xa100-40gb", "days": 20, "policies": [{}]}'
+    run = site.send(RUNS, wish, Role.viewer).json()["id"]
+    assert site.send(f"{RUNS}/{run}/cancel", "").status_code == 200
+    assert site.send(f"{RUNS}/{run}/cancel", "").status_code == 200
+    site.loop.journal.sync(30)
+    records = site.ask("/api/v1/journal?kind=audit&text=playground").json()
+    assert [(one["body"]["who"], one["body"]["what"], one["body"]["run"]) for one in records] == [
+        ("viewer", "playground run", run),
+        ("operator", "playground cancel", run),
+    ]
