@@ -11,11 +11,10 @@ from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from fastapi import Depends, FastAPI, HTTPException, Query, Response, Security
+from fastapi import Depends, FastAPI, HTTPException, Query, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
-from fastapi.security import HTTPAuthorizationCredentials
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from smartmig import __version__
@@ -48,7 +47,7 @@ from smartmig.web.answers import (
     WhoAnswer,
 )
 from smartmig.web.events import Hub, Stream
-from smartmig.web.guarding import COOKIE, BodyGate, Doorkeeper, RateLimit, asks_for, bearer
+from smartmig.web.guarding import COOKIE, COOKIE_PATH, BodyGate, Doorkeeper, RateLimit, asks_for, asks_for_pass
 from smartmig.web.metrics import Metrics
 from smartmig.web.pages import add_pages
 from smartmig.web.playground.routes import add_playground
@@ -328,15 +327,17 @@ def create_app(
     def changed() -> Changed:
         return Changed(mode=loop.mode, paused=loop.paused, killed=loop.killed)
 
-    @app.post("/api/v1/login", dependencies=[Depends(viewer)], responses=REFUSALS, tags=["look"], status_code=204)
-    def login(response: Response, header: Annotated[HTTPAuthorizationCredentials, Security(bearer)]) -> None:
-        """Keep the token in a cookie that scripts cannot read, for pages that only look."""
-        response.set_cookie(COOKIE, header.credentials, httponly=True, samesite="strict", path="/")
+    @app.post("/api/v1/login", responses=REFUSALS, tags=["look"], status_code=204)
+    def login(response: Response, holder: Annotated[Holder, Depends(viewer)]) -> None:
+        """A cookie that scripts cannot read, for links to reports; it opens nothing else, and holds no token."""
+        given = keeper.passes.give(holder.name)
+        response.set_cookie(COOKIE, given, httponly=True, samesite="strict", path=COOKIE_PATH)
 
-    @app.post("/api/v1/logout", dependencies=[Depends(viewer)], responses=REFUSALS, tags=["look"], status_code=204)
-    def logout(response: Response) -> None:
-        """Take that cookie away again."""
-        response.delete_cookie(COOKIE, httponly=True, samesite="strict", path="/")
+    @app.post("/api/v1/logout", responses=REFUSALS, tags=["look"], status_code=204)
+    def logout(response: Response, holder: Annotated[Holder, Depends(viewer)]) -> None:
+        """Take that cookie away again; those that the same token got elsewhere end, too."""
+        keeper.passes.take_back(holder.name)
+        response.delete_cookie(COOKIE, httponly=True, samesite="strict", path=COOKIE_PATH)
 
     @app.post("/api/v1/pause", **changes)
     def pause(holder: Operator) -> Changed:
@@ -367,6 +368,6 @@ def create_app(
         loop.kill(f"{holder.name}: {wish.why}")
         return changed()
 
-    add_playground(app, playground, viewer, loop.audit, REFUSALS)
+    add_playground(app, playground, viewer, asks_for_pass(keeper), loop.audit, REFUSALS)
     add_pages(app)
     return app

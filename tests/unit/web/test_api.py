@@ -24,6 +24,7 @@ from smartmig.policy.selection.fcfs import Fcfs
 from smartmig.types import JobKey, JobRequest
 from smartmig.web.app import Server, create_app
 from smartmig.web.guarding import MOST_BODY_BYTES, RateLimit
+from smartmig.web.passes import MOST_EACH, Passes
 from smartmig.web.playground.runs import Playground
 from strategies import make_gangs
 
@@ -229,3 +230,51 @@ def test_playground__starting_and_cancelling_a_run_are_audited(site: Site) -> No
         ("viewer", "playground run", run),
         ("operator", "playground cancel", run),
     ]
+
+
+def report_of(site: Site) -> str:
+    """The address of a report that is there."""
+    run = site.send(RUNS, '{"world": "mig", "gpus": "1xa100-40gb", "days": 20, "policies": [{}]}').json()["id"]
+    site.send(f"{RUNS}/{run}/cancel", "")
+    site.playground._runs[run] = site.playground._runs[run].model_copy(update={"status": "done"})
+    (site.playground.folder / run / "report.html").write_text("<!DOCTYPE html>")
+    return f"/playground/{run}/report"
+
+
+def test_login__gives_a_pass_to_reports_and_to_nothing_else(site: Site) -> None:
+    report = report_of(site)
+    told = site.send("/api/v1/login", "").headers["set-cookie"]
+    assert site.tokens[Role.operator].partition(".")[2] not in told
+    assert {"HttpOnly", "Path=/playground", "SameSite=strict"} <= set(told.split("; "))
+    cookie = {"Cookie": told.partition(";")[0]}
+    assert site.ask(report, None).status_code == 401
+    assert site.ask(report, None, headers=cookie).text == "<!DOCTYPE html>"
+    assert site.ask(report, None, headers={**cookie, "Authorization": "Bearer ann.wrong"}).status_code == 401
+    for path in ("/api/v1/state", "/api/v1/who", "/events", RUNS, "/metrics"):
+        assert site.ask(path, None, headers=cookie).status_code == 401
+    for path in ("/api/v1/pause", "/api/v1/login", "/api/v1/logout"):
+        assert site.ask(path, None, method="POST", headers=cookie).status_code == 401
+    assert "Max-Age=0" in site.send("/api/v1/logout", "").headers["set-cookie"]
+    assert site.ask(report, None, headers=cookie).status_code == 401
+
+
+def test_login__a_pass_ends_with_its_token(site: Site) -> None:
+    report = report_of(site)
+    engine = site.loop.journal.engine
+    bearer = {"Authorization": f"Bearer {add_token(engine, 'leaver', Role.viewer)}"}
+    told = site.ask("/api/v1/login", None, method="POST", headers=bearer).headers["set-cookie"]
+    cookie = {"Cookie": told.partition(";")[0]}
+    assert site.ask(report, None, headers=cookie).status_code == 200
+    revoke_token(engine, "leaver")
+    assert site.ask(report, None, headers=cookie).status_code == 401
+
+
+def test_passes__are_few_and_grow_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = Passes()
+    bob = given.give("bob")
+    first, second, *_, last = [given.give("ann") for _ in range(MOST_EACH + 1)]
+    assert [given.holder(one) for one in (first, second, last, bob)] == [None, "ann", "ann", "bob"]
+    monkeypatch.setattr("smartmig.web.passes.AGE_S", -1.0)
+    assert given.holder(given.give("ann")) is None
+    assert len(given.held["ann"]) == MOST_EACH
+    assert given.holder("") is None

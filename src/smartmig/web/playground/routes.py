@@ -128,6 +128,7 @@ def add_playground(
     app: FastAPI,
     playground: Playground,
     viewer: Callable[..., Holder],
+    reader: Callable[..., None],
     audit: Callable[[str, str, dict[str, Any]], None],
     refusals: dict[int | str, dict[str, Any]],
 ) -> None:
@@ -207,7 +208,7 @@ def add_playground(
         """A figure for plotly.js: data and layout."""
         return FileResponse(file_of(run_id, f"figure-{number}.json"), media_type="application/json")
 
-    @app.get("/playground/{run_id}/report", response_class=Response, **reads)
+    @app.get("/playground/{run_id}/report", response_class=Response, **{**reads, "dependencies": [Depends(reader)]})
     def report(run_id: RunId) -> Response:
         """The whole report of a finished run as one HTML file; takes the cookie of `login` as well."""
         return FileResponse(file_of(run_id, "report.html"), media_type="text/html", headers=REPORT_HEADERS)
