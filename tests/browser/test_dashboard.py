@@ -285,7 +285,7 @@ def test_journal__a_slow_search_does_not_replace_a_newer_one(page: Any, tokens: 
     page.get_by_label("Holds the text").press("Enter")
     says(page, "#found", "No record holds “quick, and nowhere”")
     with page.expect_response("**/api/v1/journal?*text=slow*"):
-        late[0].fulfill(status=200, content_type="application/json", body="[]")
+        late[0].fulfill(json=[{"seq": 1, "time_s": 0, "session": "s", "kind": "error", "body": {"what": "late"}}])
     page.wait_for_timeout(200)
     says(page, "#found", "No record holds “quick, and nowhere”")
 
