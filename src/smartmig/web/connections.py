@@ -25,6 +25,11 @@ MOST_CONNECTIONS = 1000
 """At once, and never more than half of the descriptors this process may open."""
 
 
+def most_connections() -> int:
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST_CONNECTIONS if most == resource.RLIM_INFINITY else min(MOST_CONNECTIONS, most // 2)
+
+
 class Impatient(H11Protocol):
     """uvicorn's connection, which waits for ever for a first request, and for one that comes byte by byte."""
 
@@ -32,7 +37,7 @@ class Impatient(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > min(MOST_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2):
+        if len(self.connections) > most_connections():
             transport.abort()
         self._watch()
 
@@ -62,7 +67,11 @@ class Impatient(H11Protocol):
         if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
             self._forget()
         elif self._late is None:
-            self._late = self.loop.call_later(REQUEST_S, self.transport.abort)
+            self._late = self.loop.call_later(REQUEST_S, self._give_up)
+
+    def _give_up(self) -> None:
+        if not self.transport.is_closing():  # or it is sending the end of an answer, which may take longer
+            self.transport.abort()
 
     def _forget(self) -> None:
         if self._late is not None:

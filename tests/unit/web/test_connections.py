@@ -48,11 +48,11 @@ async def slow(scope: Any, receive: Any, send: Any) -> None:
 def connect(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Connect]:
     monkeypatch.setattr(connections, "REQUEST_S", PATIENCE_S)
     made: list[socket.socket] = []
+    app = getattr(request, "param", slow)
+    keep_alive_s = 60 if app is slow else 0
     with listening("127.0.0.1", 0) as sockets:
         address = sockets[0].getsockname()
-        server = uvicorn.Server(
-            uvicorn.Config(getattr(request, "param", slow), http=Impatient, lifespan="off", timeout_keep_alive=60)
-        )
+        server = uvicorn.Server(uvicorn.Config(app, http=Impatient, lifespan="off", timeout_keep_alive=keep_alive_s))
         thread = threading.Thread(target=server.run, args=(sockets,))
         thread.start()
 
@@ -108,6 +108,14 @@ def test_connection__that_reads_no_answer_ends(connect: Connect, monkeypatch: py
     one.sendall(GET.replace(b"Host", b"Connection: close\r\nHost"))
     time.sleep(6 * PATIENCE_S)
     assert len(heard(one)) < 20_000_000
+
+
+@pytest.mark.parametrize("connect", [large], indirect=True)
+def test_connection__that_reads_slowly_gets_all_of_its_answer(connect: Connect) -> None:
+    one = connect()
+    one.sendall(GET)
+    time.sleep(4 * PATIENCE_S)
+    assert len(heard(one)) > 20_000_000
 
 
 def test_connections__beyond_the_most_are_turned_away(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
