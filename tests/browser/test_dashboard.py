@@ -239,8 +239,11 @@ def test_control__a_change_by_somebody_else_takes_the_focus_along(
     sign_in(page, tokens["ann"])
     page.locator("#modes input[value=act]").focus()
     one_mode(page, "act")
+    page.evaluate("scrollTo(0, document.body.scrollHeight)")
+    there = page.evaluate("scrollY")
     set_mode(page, daemon, tokens["ann"], "observe")
     one_mode(page, "observe")
+    assert page.evaluate("scrollY") > there / 2, "nobody asked to be taken there"
     set_mode(page, daemon, tokens["ann"], "act")
     one_mode(page, "act")
 
@@ -359,6 +362,17 @@ def test_board__a_part_that_fails_leaves_the_rest(page: Any, tokens: dict[str, s
     says(page, "#banner", "Part of the page could not be loaded: the store is away")
     assert page.locator(".card").count() == 8
     says(page, "#decision", "Decision ")
+
+
+def test_board__says_why_there_is_no_comparison(page: Any, tokens: dict[str, str]) -> None:
+    why = "the policy cannot be simulated: ValueError: a plugged-in rule fails"
+
+    def fail(route: Any) -> None:
+        route.fulfill(json={**route.fetch().json(), "policy": None, "why": why})
+
+    page.route("**/api/v1/effect", fail)
+    sign_in(page, tokens["bob"])
+    says(page, "#effect", f"There is no comparison: {why}")
 
 
 def test_page__holds_no_script_of_its_own_and_no_stranger_s(page: Any, daemon: Daemon) -> None:

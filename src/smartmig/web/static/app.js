@@ -56,8 +56,9 @@ const controls = () => {
   }
   if (!$("sure").open && !changing) {
     for (const one of document.querySelectorAll("#modes input")) one.checked = one.value === state.mode;
+    const held = document.querySelector("#modes input:checked");
     // Arrows go on from where the focus is: it stays with what holds.
-    if ($("modes").contains(document.activeElement)) document.querySelector("#modes input:checked")?.focus();
+    if ($("modes").contains(document.activeElement) && document.activeElement !== held) held?.focus({preventScroll: true});
   }
   $("pause").textContent = state.paused ? "Resume" : "Pause";
   $("kill").textContent = state.killed ? "Take the kill switch back" : "Kill switch";
