@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import resource
 import signal
 import socket
 import time
@@ -197,6 +199,21 @@ def test_serve__ends_though_a_request_does_not(tmp_path: Path) -> None:
         assert running.stop() == 0
         assert time.monotonic() - began_s < 15
     assert '"did": "let go"' in running.log.read_text()
+
+
+def test_serve__silent_connections_use_up_no_descriptors(tmp_path: Path) -> None:
+    running = Daemon(tmp_path, "--adapter", "simulated:nodes=1x4", "--mode", "act")
+    resource.prlimit(running.process.pid, resource.RLIMIT_NOFILE, (512, 512))
+    address = ("127.0.0.1", int(running.url.rpartition(":")[2]))
+    with contextlib.ExitStack() as silent:
+        for _ in range(700):
+            silent.enter_context(socket.create_connection(address))
+        assert smartmig(tmp_path, "kill").returncode == 0
+        running.wait_for(r'"did": "let go"')
+        assert len(list(Path(f"/proc/{running.process.pid}/fd").iterdir())) < 400
+    running.until(lambda: ask(running, None, "/health").json()["status"] == "killed")
+    assert running.stop() == 0
+    assert "Too many open files" not in running.log.read_text()
 
 
 def test_serve__takes_no_cluster_over_before_it_can_listen(tmp_path: Path) -> None:

@@ -205,7 +205,7 @@ def _serve_on(
             app,
             http=Impatient,
             ws="none",
-            backlog=128,
+            backlog=32,  # so many are taken in at once, before any can be turned away
             log_level="warning",
             access_log=False,
             # Who tries tokens out is slowed down by address: one that a header claims is no address.
