@@ -116,7 +116,7 @@ def test_control__mode_pause_and_kill_switch_by_keyboard(page: Any, tokens: dict
     page.get_by_role("button", name="Kill switch").press("Enter")
     assert serious(page) == []
     page.get_by_role("button", name="Cancel").press("Enter")
-    assert page.locator("#banner").inner_text() == ""
+    playwright.expect(page.locator("#banner")).to_be_empty(timeout=WAIT_MS)
     page.get_by_role("button", name="Kill switch").press("Enter")
     page.get_by_label("Reason, for the journal").fill("trying it out")
     page.get_by_role("button", name="Throw the kill switch").press("Enter")
@@ -173,6 +173,124 @@ def test_control__a_refused_mode_leaves_the_focus_on_the_one_that_holds(page: An
     says(page, "#alert", "Not done: the store is away")
     playwright.expect(page.locator(f"#modes input[value={held}]")).to_be_checked()
     playwright.expect(page.locator(f"#modes input[value={held}]")).to_be_focused()
+
+
+def one_mode(page: Any, mode: str) -> None:
+    """Checked, and the one that arrows go on from."""
+    for state in ("checked", "focused"):
+        getattr(playwright.expect(page.locator(f"#modes input[value={mode}]")), f"to_be_{state}")(timeout=WAIT_MS)
+
+
+def set_mode(page: Any, daemon: Daemon, token: str, mode: str) -> None:
+    """By somebody else."""
+    headers = {"Authorization": f"Bearer {token}"}
+    assert page.request.post(f"{daemon.url}/api/v1/mode", headers=headers, data={"mode": mode}).ok
+
+
+def test_control__a_change_whose_answer_is_lost_parts_no_focus_and_mode(
+    page: Any, tokens: dict[str, str], daemon: Daemon
+) -> None:
+    page.expected.append("ERR_FAILED")
+    set_mode(page, daemon, tokens["ann"], "act")
+    sign_in(page, tokens["ann"])
+
+    def lose(route: Any) -> None:
+        route.fetch()
+        route.abort()
+
+    page.route("**/api/v1/mode", lose)
+    page.locator("#modes input[value=act]").focus()
+    page.keyboard.press("ArrowLeft")
+    says(page, "#summary", "Mode shadow: the cluster schedules by itself")
+    one_mode(page, "shadow")
+    page.unroute("**/api/v1/mode")
+    page.keyboard.press("ArrowRight")
+    says(page, "#sure", "Switch to act?")
+    page.keyboard.press("Escape")
+    one_mode(page, "shadow")
+    set_mode(page, daemon, tokens["ann"], "act")
+
+
+def test_control__a_change_that_is_slow_parts_no_focus_and_mode(
+    page: Any, tokens: dict[str, str], daemon: Daemon
+) -> None:
+    set_mode(page, daemon, tokens["ann"], "act")
+    sign_in(page, tokens["ann"])
+    done: list[Any] = []
+    page.route("**/api/v1/mode", lambda route: done.append((route, route.fetch())))
+    page.locator("#modes input[value=act]").focus()
+    page.keyboard.press("ArrowLeft")
+    says(page, "#summary", "Mode shadow: the cluster schedules by itself")
+    page.keyboard.press("ArrowRight")
+    says(page, "#sure", "Switch to act?")
+    page.keyboard.press("Escape")
+    playwright.expect(page.locator("#sure")).to_be_hidden()
+    route, answer = done.pop()
+    route.fulfill(response=answer)
+    one_mode(page, "shadow")
+    page.unroute("**/api/v1/mode")
+    set_mode(page, daemon, tokens["ann"], "act")
+
+
+def test_control__a_change_by_somebody_else_takes_the_focus_along(
+    page: Any, tokens: dict[str, str], daemon: Daemon
+) -> None:
+    set_mode(page, daemon, tokens["ann"], "act")
+    sign_in(page, tokens["ann"])
+    page.locator("#modes input[value=act]").focus()
+    one_mode(page, "act")
+    page.evaluate("scrollTo(0, document.body.scrollHeight)")
+    there = page.evaluate("scrollY")
+    set_mode(page, daemon, tokens["ann"], "observe")
+    one_mode(page, "observe")
+    assert page.evaluate("scrollY") > there / 2, "nobody asked to be taken there"
+    set_mode(page, daemon, tokens["ann"], "act")
+    one_mode(page, "act")
+
+
+def test_sign_in__a_late_refusal_of_one_token_leaves_the_next_one(page: Any, tokens: dict[str, str]) -> None:
+    page.expected.append("status of 401")
+    late: list[Any] = []
+    page.route(
+        "**/api/v1/who",
+        lambda route: late.append(route) if "wrong" in route.request.headers["authorization"] else route.continue_(),
+    )
+    page.get_by_label("Token").fill("ann.wrong")
+    with page.expect_request("**/api/v1/who"):
+        page.get_by_label("Token").press("Enter")
+    sign_in(page, tokens["ann"])
+    with page.expect_response("**/api/v1/who"):
+        late[0].continue_()
+    page.wait_for_timeout(200)
+    playwright.expect(page.locator("#board")).to_be_visible()
+    assert page.evaluate("sessionStorage.length") == 1
+
+
+def test_session__signing_out_ends_the_look_at_the_past(page: Any, tokens: dict[str, str]) -> None:
+    sign_in(page, tokens["ann"])
+    page.get_by_role("button", name="Earlier recorded state").click()
+    says(page, "#banner", "You look at the past")
+    page.get_by_role("button", name="Sign out").click()
+    sign_in(page, tokens["ann"])
+    playwright.expect(page.locator("#moment-text")).to_have_text("now")
+    playwright.expect(page.locator("#now")).to_be_hidden()
+    playwright.expect(page.locator("#cluster-title")).to_have_text("Cluster")
+
+
+def test_journal__a_slow_search_does_not_replace_a_newer_one(page: Any, tokens: dict[str, str]) -> None:
+    sign_in(page, tokens["bob"])
+    late: list[Any] = []
+    page.route("**/api/v1/journal?*text=slow*", lambda route: late.append(route))
+    page.get_by_label("Holds the text").fill("slow")
+    with page.expect_request("**/api/v1/journal?*text=slow*"):
+        page.get_by_label("Holds the text").press("Enter")
+    page.get_by_label("Holds the text").fill("quick, and nowhere")
+    page.get_by_label("Holds the text").press("Enter")
+    says(page, "#found", "No record holds “quick, and nowhere”")
+    with page.expect_response("**/api/v1/journal?*text=slow*"):
+        late[0].fulfill(json=[{"seq": 1, "time_s": 0, "session": "s", "kind": "error", "body": {"what": "late"}}])
+    page.wait_for_timeout(200)
+    says(page, "#found", "No record holds “quick, and nowhere”")
 
 
 def test_session__comes_back_once_when_the_server_was_away(page: Any, tokens: dict[str, str]) -> None:
@@ -244,6 +362,17 @@ def test_board__a_part_that_fails_leaves_the_rest(page: Any, tokens: dict[str, s
     says(page, "#banner", "Part of the page could not be loaded: the store is away")
     assert page.locator(".card").count() == 8
     says(page, "#decision", "Decision ")
+
+
+def test_board__says_why_there_is_no_comparison(page: Any, tokens: dict[str, str]) -> None:
+    why = "the policy cannot be simulated: ValueError: a plugged-in rule fails"
+
+    def fail(route: Any) -> None:
+        route.fulfill(json={**route.fetch().json(), "policy": None, "why": why})
+
+    page.route("**/api/v1/effect", fail)
+    sign_in(page, tokens["bob"])
+    says(page, "#effect", f"There is no comparison: {why}")
 
 
 def test_page__holds_no_script_of_its_own_and_no_stranger_s(page: Any, daemon: Daemon) -> None:

@@ -170,7 +170,10 @@ def test_playground__a_restarted_server_says_interrupted(form: Any, serve: Serve
     assert daemon.stop() == 0
     says(form, "#banner", "Stale: the server does not answer")
     assert serious(form) == []
-    serve("simulated:nodes=1x4")
+    # Links to reports are good again: the new server knows nothing of the old one's cookies.
+    with form.expect_response("**/api/v1/login", timeout=WAIT_MS) as answered:
+        serve("simulated:nodes=1x4")
+    assert answered.value.status == 204
     says(form, "#status", "The run was interrupted.")
     playwright.expect(form.locator("#banner")).to_be_empty(timeout=WAIT_MS)
     assert form.get_by_role("button", name="Run", exact=True).is_enabled()

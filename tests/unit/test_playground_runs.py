@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -94,6 +95,20 @@ def test_playground__one_run_at_a_time_and_a_cancelled_one_stays_cancelled(tmp_p
     assert (found.status, found.detail) == ("cancelled", "cancelled by bob")
     assert told[-1] == "cancelled"
     assert Playground(tmp_path, silent).run(run.id) == found
+
+
+def test_playground__a_run_whose_state_cannot_be_kept_is_ended_all_the_same(tmp_path: Path) -> None:
+    playground = Playground(tmp_path, silent)
+    run = playground.start(MigWish(multiplier=100, days=6, policies=[{}]), "ann")
+    worker = playground._process
+    assert worker is not None
+    (tmp_path / run.id).rename(tmp_path / "gone")  # as a disk that takes nothing any more
+    found = playground.cancel(run.id, "ann")
+    assert worker.wait(60) == -signal.SIGKILL
+    playground.close()
+    assert found is not None
+    assert found.status == "cancelled"
+    assert found.detail.startswith("cancelled by ann; and this cannot be kept: ")
 
 
 def test_playground__a_run_cut_off_by_the_server_is_interrupted(tmp_path: Path) -> None:

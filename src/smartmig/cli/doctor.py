@@ -31,8 +31,12 @@ PACKAGES = (
     ("fastapi", "live", "the API of serve"),
     ("uvicorn", "live", "the API of serve"),
     ("prometheus-client", "live", "metrics"),
-    ("gymnasium", "gym", "environments"),
-    ("torch", "train", "training"),
+    ("gymnasium", "gym", "the environments of MIG cards"),
+    ("pettingzoo", "gym", "the environment of whole GPUs"),
+    ("torch", "train", "train, study"),
+    ("tensorboard", "train", "curves of train"),
+    ("stable-baselines3", "sb3", "study, train steps"),
+    ("sb3-contrib", "sb3", "study, train steps"),
 )
 
 PROGRAMS = (

@@ -186,10 +186,21 @@ def _be_prompt() -> None:
 
 
 def _serve_api(loop: Any, policy: Any, fallback: Any, seed: int, host: str, port: int, record: Any, turns: int) -> None:
+    from smartmig.web.connections import listening
+
+    # Before the cluster is taken over: who cannot be asked must not be in charge, not even for a moment.
+    with listening(host, port) as sockets:
+        _serve_on(sockets, loop, policy, fallback, seed, host, record, turns)
+
+
+def _serve_on(
+    sockets: list[socket.socket], loop: Any, policy: Any, fallback: Any, seed: int, host: str, record: Any, turns: int
+) -> None:
     import uvicorn
 
     from smartmig.control.tokens import Role, add_token, list_tokens
     from smartmig.web.app import Server, create_app
+    from smartmig.web.connections import Impatient
     from smartmig.web.playground.runs import Playground
 
     engine = loop.journal.engine
@@ -207,11 +218,21 @@ def _serve_api(loop: Any, policy: Any, fallback: Any, seed: int, host: str, port
     server: uvicorn.Server
     playground = Playground(home() / "playground", web.hub.tell)
     app = create_app(web, playground, ends=lambda: server.should_exit)
-    # Who tries tokens out is slowed down by address: one that a header claims is no address.
-    config = uvicorn.Config(
-        app, host=host, port=port, log_config=None, log_level="warning", access_log=False, proxy_headers=False
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app,
+            http=Impatient,
+            ws="none",
+            backlog=32,  # so many are taken in at once, before any can be turned away
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            # Who tries tokens out is slowed down by address: one that a header claims is no address.
+            proxy_headers=False,
+            # One request that cannot finish must not keep the process, and with it the cluster.
+            timeout_graceful_shutdown=5,
+        )
     )
-    server = uvicorn.Server(config)
     failed: list[BaseException] = []
 
     def turn() -> None:
@@ -234,7 +255,7 @@ def _serve_api(loop: Any, policy: Any, fallback: Any, seed: int, host: str, port
     thread = threading.Thread(target=turn, name="loop")
     thread.start()
     try:
-        _listen(server, host, record)
+        _listen(server, sockets, host, record)
     finally:
         loop.stop()
         playground.close()
@@ -243,8 +264,9 @@ def _serve_api(loop: Any, policy: Any, fallback: Any, seed: int, host: str, port
         raise failed[0]
 
 
-def _listen(server: Any, host: str, record: Any) -> None:
+def _listen(server: Any, sockets: list[socket.socket], host: str, record: Any) -> None:
     """Run the server; say where it listens as soon as it does."""
+    port = sockets[0].getsockname()[1]
 
     def tell() -> None:
         import time
@@ -252,13 +274,7 @@ def _listen(server: Any, host: str, record: Any) -> None:
         while not server.started and not server.should_exit:
             time.sleep(0.02)
         if server.started:
-            port = server.servers[0].sockets[0].getsockname()[1]
-            record.say("info", "listening", url=f"http://{host}:{port}")
+            record.say("info", "listening", url=f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
 
     threading.Thread(target=tell, daemon=True).start()
-    try:
-        server.run()
-    except SystemExit:
-        raise InputError(
-            f"--host, --port: cannot listen on {host}:{server.config.port}; is it in use, or of another machine?"
-        ) from None
+    server.run(sockets)

@@ -14,7 +14,8 @@ import numpy as np
 
 from smartmig.control.books import Finished
 from smartmig.control.decide import LivePolicy
-from smartmig.errors import SmartmigError
+from smartmig.control.pilot import FAILURES
+from smartmig.errors import SimulationError
 from smartmig.hardware.cluster import parse_gpus
 from smartmig.hardware.model import gpu_model
 from smartmig.hardware.nodes import Node, NodeCluster
@@ -46,8 +47,9 @@ def measured(finished: Sequence[Finished]) -> Effect:
     return Effect(len(finished), float(np.mean(waits)), float(np.mean(late)), float(np.mean(np.array(late) > 0)))
 
 
-def estimated(finished: Sequence[Finished], nodes: Sequence[NodeInfo], policy: LivePolicy) -> Effect | None:
-    """What the policy would have made of them on these nodes, begun idle; None when it cannot be told."""
+def estimated(finished: Sequence[Finished], nodes: Sequence[NodeInfo], policy: LivePolicy) -> Effect:
+    """What the policy would have made of them on these nodes, begun idle. Raises `SimulationError`, with the reason,
+    when it cannot be told."""
     whole = [one for one in finished if one.request.n_gpus > 0]
     slices = [one for one in finished if one.request.n_gpus == 0 and len(one.request.run_s) == 5]
     parts = []
@@ -56,10 +58,10 @@ def estimated(finished: Sequence[Finished], nodes: Sequence[NodeInfo], policy: L
             parts.append(_gangs(whole, nodes, policy))
         if slices and policy.mig is not None:
             parts.append(_slices(slices, nodes, policy))
-    except SmartmigError:
-        return None
+    except FAILURES as error:
+        raise SimulationError(f"{type(error).__name__}: {error}") from error
     if not parts:
-        return None
+        raise SimulationError("no finished job is of a kind that is decided about here")
     n_jobs = sum(part.n_jobs for part in parts)
     energies = [part.energy_j for part in parts if part.energy_j is not None]
     return Effect(

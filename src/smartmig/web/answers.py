@@ -176,6 +176,7 @@ class EffectAnswer(BaseModel):
     baseline: EffectOf | None = Field(
         description="first come first served with backfill (MIG: cards left as they are), simulated"
     )
+    why: str = Field(default="", description="why one of the two is missing, if jobs have finished")
 
 
 class GuardAnswer(BaseModel):

@@ -6,28 +6,29 @@ Every route but `/health` asks for a token; those that change something ask for 
 import json
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from fastapi import Depends, FastAPI, HTTPException, Query, Response, Security
+from fastapi import Depends, FastAPI, HTTPException, Query, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
-from fastapi.security import HTTPAuthorizationCredentials
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from smartmig import __version__
+from smartmig.control.books import Finished
 from smartmig.control.decide import Decider, LivePolicy
 from smartmig.control.effect import Effect, estimated, measured
 from smartmig.control.explain import explain
 from smartmig.control.journal import KINDS
 from smartmig.control.loop import Loop, Turn
+from smartmig.control.pilot import FAILURES
 from smartmig.control.tokens import Holder, Role, still_holds
 from smartmig.control.wire import action_to_json, plan_to_json
-from smartmig.errors import SmartmigError
-from smartmig.types import ClusterState, Start
+from smartmig.errors import SimulationError, SmartmigError
+from smartmig.types import ClusterState, NodeInfo, Start
 from smartmig.web.answers import (
     Board,
     Changed,
@@ -45,8 +46,8 @@ from smartmig.web.answers import (
     StateAnswer,
     WhoAnswer,
 )
-from smartmig.web.events import Hub
-from smartmig.web.guarding import COOKIE, BodyGate, Doorkeeper, RateLimit, asks_for, bearer
+from smartmig.web.events import Hub, Stream
+from smartmig.web.guarding import COOKIE, COOKIE_PATH, BodyGate, Doorkeeper, RateLimit, asks_for, asks_for_pass
 from smartmig.web.metrics import Metrics
 from smartmig.web.pages import add_pages
 from smartmig.web.playground.routes import add_playground
@@ -71,6 +72,10 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 }
 
 
+Estimates = tuple[EffectOf, EffectOf | None, EffectOf | None, str]
+"""what happened, our policy and the baseline on the same jobs, and why one of the two is missing"""
+
+
 class Server:
     """What the routes share."""
 
@@ -78,8 +83,8 @@ class Server:
         self.loop, self.policy, self.baseline, self.seed = loop, policy, baseline, seed
         self.hub, self.metrics = Hub(), Metrics(loop)
         self._explainer: Decider | None = None
-        self._lock = threading.Lock()
-        self._effect: tuple[float, tuple[EffectOf | None, ...]] | None = None
+        self._explaining, self._estimating = threading.Lock(), threading.Lock()
+        self._effect: tuple[float, Estimates] | None = None
         self.eventful: Turn | None = None
         """the newest decision that wanted, did or was refused something"""
         loop.listener = self.hear
@@ -97,16 +102,19 @@ class Server:
         return state
 
     def alternatives(self, turn: Turn) -> dict[str, Any]:
-        """By a decider of our own: the loop's is busy deciding."""
-        with self._lock:
+        """By a decider of our own: the loop's is busy deciding. Empty where the rule fails: `fallback` says so."""
+        with self._explaining:
             if self._explainer is None:
                 self._explainer = Decider(self.policy, self.seed)
             began = {action.key for action in turn.judged.plan if isinstance(action, Start)}
-            return explain(self._explainer, turn.state, self.loop.pilot.memory, also=began)
+            try:
+                return explain(self._explainer, turn.state, self.loop.pilot.memory, also=began)
+            except FAILURES:
+                return {"queue": [], "slices": [], "cuts": []}
 
     def effect(self) -> EffectAnswer:
         books = self.loop.books
-        measure, policy, baseline = self._estimates()
+        really, policy, baseline, why = self._estimates()
         return EffectAnswer(
             energy_j=books.energy_j,
             busy_frac=books.busy_frac,
@@ -116,23 +124,47 @@ class Server:
             mean_wait_s=books.mean_wait_s,
             mean_late_s=books.mean_late_s,
             n_late=books.n_late,
-            measured=measure or EffectOf(**asdict(Effect(0, 0.0, 0.0, 0.0))),
+            measured=really,
             policy=policy,
             baseline=baseline,
+            why=why,
         )
 
-    def _estimates(self) -> tuple[EffectOf | None, ...]:
-        """What happened, our policy and the baseline, on the same jobs; now and then."""
-        with self._lock:
-            if self._effect is None or time.monotonic() - self._effect[0] >= EFFECT_EVERY_S:
-                finished, nodes = list(self.loop.books.finished), self.state().nodes
-                simulated = (estimated(finished, nodes, one) for one in (self.policy, self.baseline))
-                self._effect = (time.monotonic(), tuple(map(_effect_of, (measured(finished), *simulated))))
+    def _estimates(self) -> Estimates:
+        """Now and then; until it is made, the last one holds."""
+        held = self._effect
+        if held is not None and (
+            time.monotonic() - held[0] < EFFECT_EVERY_S or not self._estimating.acquire(blocking=False)
+        ):
+            return held[1]
+        if held is None:
+            self._estimating.acquire()
+        try:
+            if self._effect is held:
+                made = _estimates_of(list(self.loop.books.finished), self.state().nodes, self.policy, self.baseline)
+                self._effect = time.monotonic(), made
+            assert self._effect is not None
             return self._effect[1]
+        finally:
+            self._estimating.release()
 
 
-def _effect_of(effect: Effect | None) -> EffectOf | None:
-    return EffectOf(**asdict(effect)) if effect is not None else None
+def _estimates_of(
+    finished: Sequence[Finished], nodes: Sequence[NodeInfo], policy: LivePolicy, baseline: LivePolicy
+) -> Estimates:
+    made: list[EffectOf | None] = []
+    why = ""
+    for name, one in (("policy", policy), ("baseline", baseline)):
+        try:
+            made.append(_effect_of(estimated(finished, nodes, one)))
+        except SimulationError as error:
+            made.append(None)
+            why = why or f"the {name} cannot be simulated: {error}"[:300]
+    return _effect_of(measured(finished)), made[0], made[1], why if finished else ""
+
+
+def _effect_of(effect: Effect) -> EffectOf:
+    return EffectOf(**asdict(effect))
 
 
 def create_app(
@@ -275,12 +307,12 @@ def create_app(
     def events(
         holder: Annotated[Holder, Depends(viewer)],
         only: Annotated[Event | None, Query(description="this kind of event and no other")] = None,
-    ) -> StreamingResponse:
+    ) -> Stream:
         """Server-sent events: state, decision, outcome, audit, error, playground."""
-        stream: AsyncIterator[str] = server.hub.listen(
+        heard = server.hub.listen(
             lambda: ends() or loop.stopping, only or "", partial(still_holds, loop.journal.engine, holder.name)
         )
-        return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+        return Stream(server.hub, holder.name, heard)
 
     @app.get("/metrics", response_class=PlainTextResponse, **reads)
     def metrics() -> Response:
@@ -295,15 +327,17 @@ def create_app(
     def changed() -> Changed:
         return Changed(mode=loop.mode, paused=loop.paused, killed=loop.killed)
 
-    @app.post("/api/v1/login", dependencies=[Depends(viewer)], responses=REFUSALS, tags=["look"], status_code=204)
-    def login(response: Response, header: Annotated[HTTPAuthorizationCredentials, Security(bearer)]) -> None:
-        """Keep the token in a cookie that scripts cannot read, for pages that only look."""
-        response.set_cookie(COOKIE, header.credentials, httponly=True, samesite="strict", path="/")
+    @app.post("/api/v1/login", responses=REFUSALS, tags=["look"], status_code=204)
+    def login(response: Response, holder: Annotated[Holder, Depends(viewer)]) -> None:
+        """A cookie that scripts cannot read, for links to reports; it opens nothing else, and holds no token."""
+        given = keeper.passes.give(holder.name)
+        response.set_cookie(COOKIE, given, httponly=True, samesite="strict", path=COOKIE_PATH)
 
-    @app.post("/api/v1/logout", dependencies=[Depends(viewer)], responses=REFUSALS, tags=["look"], status_code=204)
-    def logout(response: Response) -> None:
-        """Take that cookie away again."""
-        response.delete_cookie(COOKIE, httponly=True, samesite="strict", path="/")
+    @app.post("/api/v1/logout", responses=REFUSALS, tags=["look"], status_code=204)
+    def logout(response: Response, holder: Annotated[Holder, Depends(viewer)]) -> None:
+        """Take that cookie away again; those that the same token got elsewhere end, too."""
+        keeper.passes.take_back(holder.name)
+        response.delete_cookie(COOKIE, httponly=True, samesite="strict", path=COOKIE_PATH)
 
     @app.post("/api/v1/pause", **changes)
     def pause(holder: Operator) -> Changed:
@@ -334,6 +368,6 @@ def create_app(
         loop.kill(f"{holder.name}: {wish.why}")
         return changed()
 
-    add_playground(app, playground, viewer, REFUSALS)
+    add_playground(app, playground, viewer, asks_for_pass(keeper), loop.audit, REFUSALS)
     add_pages(app)
     return app

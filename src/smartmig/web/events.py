@@ -5,12 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from typing import Any
+
+from fastapi.responses import JSONResponse, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 HEARTBEAT_S = 15.0
 ROOM = 1000
 """A listener that is so many events behind is dropped."""
+
+MOST_STREAMS = 20
+"""One holder may have at a time."""
 
 ASK_EVERY_S = 2.0
 """How soon a listener whose token was revoked is sent away."""
@@ -23,6 +30,8 @@ class Hub:
         self._listeners: dict[asyncio.Queue[str | None], str] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._number = 0
+        self.streams: Counter[str] = Counter()
+        """open ones by their holders' names"""
 
     def tell(self, event: str, body: dict[str, Any]) -> None:
         if self._loop is None or not self._listeners:
@@ -77,3 +86,25 @@ class Hub:
                 yield message
         finally:
             self._listeners.pop(mine, None)
+
+
+class Stream(StreamingResponse):
+    """A holder's stream of events, if there are not too many of theirs."""
+
+    def __init__(self, hub: Hub, name: str, events: AsyncIterator[str]) -> None:
+        super().__init__(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+        self.hub, self.name = hub, name
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        streams = self.hub.streams
+        if streams[self.name] >= MOST_STREAMS:
+            detail = f"too many event streams: '{self.name}' has {MOST_STREAMS}"
+            await JSONResponse({"detail": detail}, 429, {"Retry-After": "5"})(scope, receive, send)
+            return
+        streams[self.name] += 1
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            streams[self.name] -= 1
+            if not streams[self.name]:
+                del streams[self.name]

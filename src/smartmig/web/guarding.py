@@ -15,10 +15,12 @@ from fastapi.responses import JSONResponse
 from fastapi.security import APIKeyCookie, HTTPAuthorizationCredentials, HTTPBearer
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from smartmig.control.tokens import Holder, Role, holder_of
+from smartmig.control.tokens import Holder, Role, holder_of, still_holds
 from smartmig.errors import SmartmigError
+from smartmig.web.passes import Passes
 
-COOKIE = "smartmig_token"
+COOKIE = "smartmig_reports"
+COOKIE_PATH = "/playground"
 HOLDER = "smartmig.holder"
 """in a request's scope: who was let through already"""
 
@@ -26,7 +28,7 @@ MOST_BODY_BYTES = 65_536
 """The largest wish is a few kilobytes."""
 
 bearer = HTTPBearer(auto_error=False, description="a token made with `smartmig token add`")
-cookie = APIKeyCookie(name=COOKIE, auto_error=False, description="the same token, for pages that only read")
+cookie = APIKeyCookie(name=COOKIE, auto_error=False, description="a pass of `login`, for reports only")
 
 
 @dataclass
@@ -66,18 +68,30 @@ class Doorkeeper:
 
     def __init__(self, engine: sa.Engine, limit: RateLimit) -> None:
         self.engine, self.limit = engine, limit
+        self.passes = Passes()
 
     def holder(self, request: Request, token: str | None) -> Holder:
         """Raises `HTTPException` 401 for who has no valid token, 429 for who comes too often."""
-        address = request.client.host if request.client else "?"
         found = holder_of(self.engine, token) if token else None
-        # Wrong tokens cost ten times as much: trying them out is slow.
-        wait_s = self.limit.wait_s(f"token {found.name}") if found else self.limit.wait_s(f"address {address}", 10.0)
-        if wait_s > 0:
-            raise HTTPException(429, "too many requests", {"Retry-After": str(int(wait_s) + 1)})
+        self._count(request, found.name if found else None)
         if found is None:
             raise HTTPException(401, "needs a valid token: Authorization: Bearer ...", {"WWW-Authenticate": "Bearer"})
         return found
+
+    def let_read(self, request: Request, token: str | None, kept: str | None) -> None:
+        """The same for who may show a pass instead, which holds no longer than the token it was given for."""
+        name = self.passes.holder(kept) if kept and not token else None
+        if name is None or not still_holds(self.engine, name):
+            self.holder(request, token)
+        else:
+            self._count(request, name)
+
+    def _count(self, request: Request, name: str | None) -> None:
+        address = request.client.host if request.client else "?"
+        # Wrong tokens cost ten times as much: trying them out is slow.
+        wait_s = self.limit.wait_s(f"token {name}") if name else self.limit.wait_s(f"address {address}", 10.0)
+        if wait_s > 0:
+            raise HTTPException(429, "too many requests", {"Retry-After": str(int(wait_s) + 1)})
 
 
 def asks_for(role: Role, keeper: Doorkeeper) -> Callable[..., Holder]:
@@ -86,11 +100,10 @@ def asks_for(role: Role, keeper: Doorkeeper) -> Callable[..., Holder]:
     def holder(
         request: Request,
         header: Annotated[HTTPAuthorizationCredentials | None, Security(bearer)],
-        kept: Annotated[str | None, Security(cookie)],
     ) -> Holder:
         found: Holder | None = request.scope.get(HOLDER)
         if found is None:
-            found = keeper.holder(request, header.credentials if header is not None else kept)
+            found = keeper.holder(request, header.credentials if header is not None else None)
         if role is Role.operator and found.role is not Role.operator:
             raise HTTPException(403, f"needs a token with the role operator; '{found.name}' is a {found.role.value}")
         return found
@@ -98,11 +111,21 @@ def asks_for(role: Role, keeper: Doorkeeper) -> Callable[..., Holder]:
     return holder
 
 
-class BodyGate:
-    """Of requests that may have a body: asks who it is before any of it is read, and reads little.
+def asks_for_pass(keeper: Doorkeeper) -> Callable[..., None]:
+    """A dependency that lets through who has a token or, as links send no header, a pass."""
 
-    A cookie goes along with requests that other sites cause, so it is good for reading only, not here.
-    """
+    def reader(
+        request: Request,
+        header: Annotated[HTTPAuthorizationCredentials | None, Security(bearer)],
+        kept: Annotated[str | None, Security(cookie)],
+    ) -> None:
+        keeper.let_read(request, header.credentials if header is not None else None, kept)
+
+    return reader
+
+
+class BodyGate:
+    """Of requests that may have a body: asks who it is before any of it is read, and reads little."""
 
     def __init__(self, app: ASGIApp, keeper: Doorkeeper) -> None:
         self.app, self.keeper = app, keeper

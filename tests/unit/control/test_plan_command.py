@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -251,6 +253,17 @@ def test_doctor__says_that_a_slurm_is_too_old(tmp_path: Path, monkeypatch: pytes
         (found,) = [one for one in json.loads(run("doctor", "--json")) if one["what"] == "Slurm's controller"]
         assert found["ok"] == ok
         assert ok or found["remedy"] == "Slurm 21.08.8-2 is too old: 22.05 or later is needed"
+
+
+def test_doctor__knows_every_package_of_the_extras() -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    extras = {name: project["optional-dependencies"][name] for name in ("train", "gym", "sb3", "live")}
+    offered = {re.split(r"[\[<>=]", one)[0] for packages in extras.values() for one in packages}
+    told = {one["what"]: one["remedy"] for one in json.loads(run("doctor", "--json"))}
+    for package in offered:
+        extra = re.search(r"smartmig\[(\w+)\]", told[f"Python package {package}"])
+        assert extra is not None
+        assert package in " ".join(extras[extra[1]])
 
 
 def test_core__works_without_the_live_packages() -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,9 +16,15 @@ import pytest
 
 from live_cluster import GANG_NAMES, gang_loop
 from smartmig.cli.live_policy import FALLBACK
+from smartmig.control.books import Finished
+from smartmig.control.decide import Decider
+from smartmig.control.effect import Effect
 from smartmig.control.tokens import Role, add_token, revoke_token, still_holds
+from smartmig.policy.selection.fcfs import Fcfs
+from smartmig.types import JobKey, JobRequest
 from smartmig.web.app import Server, create_app
 from smartmig.web.guarding import MOST_BODY_BYTES, RateLimit
+from smartmig.web.passes import MOST_EACH, Passes
 from smartmig.web.playground.runs import Playground
 from strategies import make_gangs
 
@@ -24,7 +33,7 @@ class Site:
     """The application on a small cluster, and a token for each role."""
 
     def __init__(self, folder: Path) -> None:
-        self.loop, _ = gang_loop(folder, make_gangs((0, 4, 30, 40), (0, 3, 20, 60)))
+        self.loop, _ = gang_loop(folder, make_gangs((0, 4, 30, 40), (0, 3, 20, 60), (0, 8, 20, 60)))
         self.tokens = {role: add_token(self.loop.journal.engine, role.value, role) for role in Role}
         worlds = ("gang",)
         self.server = Server(self.loop, GANG_NAMES.policy(worlds), FALLBACK.policy(worlds))
@@ -120,6 +129,54 @@ def test_queries__that_nothing_can_answer_are_refused(site: Site, path: str, all
     assert allowed in answer.text
 
 
+class Broken(Fcfs):
+    """A plugged-in selection that meets what it was not made for."""
+
+    def keys(self, *_: Any) -> Any:
+        raise ValueError("a plugged-in rule fails")
+
+
+def test_board__goes_on_when_a_rule_fails_and_says_so(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    server, loop = site.server, site.loop
+    assert server.policy.gang is not None
+    server.policy = replace(server.policy, gang=replace(server.policy.gang, selection=Broken()))
+    loop.pilot.decider = Decider(server.policy)
+    loop.books.finished.append(Finished(JobRequest(JobKey("1", 0.0), 4, 40.0), 0.0, 30.0))
+    loop.source.wait(1e9)
+    server.eventful = loop.step()
+    plan = site.ask("/api/v1/board").json()["plan"]
+    assert "a plugged-in rule fails" in plan["fallback"]
+    assert plan["alternatives"] == {"queue": [], "slices": [], "cuts": []}
+    assert site.ask("/api/v1/plans/last").json()["alternatives"] == plan["alternatives"]
+    effect = site.ask("/api/v1/effect").json()
+    assert (effect["policy"], effect["baseline"]["n_jobs"], effect["measured"]["n_jobs"]) == (None, 1, 1)
+    assert effect["why"] == "the policy cannot be simulated: ValueError: a plugged-in rule fails"
+    site.close()
+
+
+def test_board__waits_for_no_estimate(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    began, go_on = threading.Event(), threading.Event()
+
+    def slow(*_: Any) -> Effect:
+        began.set()
+        assert go_on.wait(60)
+        return Effect(1, 0.0, 0.0, 0.0)
+
+    site.loop.step()
+    monkeypatch.setattr(site.server, "eventful", site.loop.turn)
+    monkeypatch.setattr(site.server, "_effect", None)
+    monkeypatch.setattr("smartmig.web.app.estimated", slow)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(site.ask, "/api/v1/effect")
+        try:
+            assert began.wait(60)
+            assert site.ask("/api/v1/board").status_code == 200
+        finally:
+            go_on.set()
+        assert asked.result(60).json()["policy"]["n_jobs"] == 1
+
+
 def test_events__end_when_the_token_is_revoked(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("smartmig.web.events.ASK_EVERY_S", 0.0)
     token = add_token(site.loop.journal.engine, "guest", Role.viewer)
@@ -135,3 +192,89 @@ def test_events__end_when_the_token_is_revoked(site: Site, monkeypatch: pytest.M
 
     assert asyncio.run(asyncio.wait_for(heard(), 30)) == [": smartmig events\n\n", "id: 1\nevent: audit\ndata: {}\n\n"]
     assert site.ask("/api/v1/who", None, headers={"Authorization": f"Bearer {token}"}).status_code == 401
+
+
+def test_events__one_holder_has_only_so_many_streams(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("smartmig.web.events.MOST_STREAMS", 3)
+    streams = site.server.hub.streams
+    headers = [{"Authorization": f"Bearer {site.tokens[role]}"} for role in (Role.viewer, Role.operator)]
+
+    async def asked() -> list[int]:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(site.app), base_url="http://testserver") as client:
+            held = [asyncio.create_task(client.get("/events", headers=headers[0])) for _ in range(3)]
+            while streams["viewer"] < 3:
+                await asyncio.sleep(0.01)
+            fourth = await client.get("/events", headers=headers[0])
+            assert "'viewer' has 3" in fourth.text
+            other = asyncio.create_task(client.get("/events", headers=headers[1]))
+            while streams["operator"] < 1:
+                await asyncio.sleep(0.01)
+            site.ending = True
+            return [fourth.status_code, *[(await one).status_code for one in (*held, other)]]
+
+    try:
+        assert asyncio.run(asyncio.wait_for(asked(), 60)) == [429, 200, 200, 200, 200]
+    finally:
+        site.ending = False
+    assert not streams
+
+
+def test_playground__starting_and_cancelling_a_run_are_audited(site: Site) -> None:
+    wish = '{"world": "mig", "gpus": "1xa100-40gb", "days": 20, "policies": [{}]}'
+    run = site.send(RUNS, wish, Role.viewer).json()["id"]
+    assert site.send(f"{RUNS}/{run}/cancel", "").status_code == 200
+    assert site.send(f"{RUNS}/{run}/cancel", "").status_code == 200
+    site.loop.journal.sync(30)
+    records = site.ask("/api/v1/journal?kind=audit&text=playground").json()
+    assert [(one["body"]["who"], one["body"]["what"], one["body"]["run"]) for one in records] == [
+        ("viewer", "playground run", run),
+        ("operator", "playground cancel", run),
+    ]
+
+
+def report_of(site: Site) -> str:
+    """The address of a report that is there."""
+    run = site.send(RUNS, '{"world": "mig", "gpus": "1xa100-40gb", "days": 20, "policies": [{}]}').json()["id"]
+    site.send(f"{RUNS}/{run}/cancel", "")
+    site.playground._runs[run] = site.playground._runs[run].model_copy(update={"status": "done"})
+    (site.playground.folder / run / "report.html").write_text("<!DOCTYPE html>")
+    return f"/playground/{run}/report"
+
+
+def test_login__gives_a_pass_to_reports_and_to_nothing_else(site: Site) -> None:
+    report = report_of(site)
+    told = site.send("/api/v1/login", "").headers["set-cookie"]
+    assert site.tokens[Role.operator].partition(".")[2] not in told
+    assert {"HttpOnly", "Path=/playground", "SameSite=strict"} <= set(told.split("; "))
+    cookie = {"Cookie": told.partition(";")[0]}
+    assert site.ask(report, None).status_code == 401
+    assert site.ask(report, None, headers=cookie).text == "<!DOCTYPE html>"
+    assert site.ask(report, None, headers={**cookie, "Authorization": "Bearer ann.wrong"}).status_code == 401
+    for path in ("/api/v1/state", "/api/v1/who", "/events", RUNS, "/metrics"):
+        assert site.ask(path, None, headers=cookie).status_code == 401
+    for path in ("/api/v1/pause", "/api/v1/login", "/api/v1/logout"):
+        assert site.ask(path, None, method="POST", headers=cookie).status_code == 401
+    assert "Max-Age=0" in site.send("/api/v1/logout", "").headers["set-cookie"]
+    assert site.ask(report, None, headers=cookie).status_code == 401
+
+
+def test_login__a_pass_ends_with_its_token(site: Site) -> None:
+    report = report_of(site)
+    engine = site.loop.journal.engine
+    bearer = {"Authorization": f"Bearer {add_token(engine, 'leaver', Role.viewer)}"}
+    told = site.ask("/api/v1/login", None, method="POST", headers=bearer).headers["set-cookie"]
+    cookie = {"Cookie": told.partition(";")[0]}
+    assert site.ask(report, None, headers=cookie).status_code == 200
+    revoke_token(engine, "leaver")
+    assert site.ask(report, None, headers=cookie).status_code == 401
+
+
+def test_passes__are_few_and_grow_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = Passes()
+    bob = given.give("bob")
+    first, second, *_, last = [given.give("ann") for _ in range(MOST_EACH + 1)]
+    assert [given.holder(one) for one in (first, second, last, bob)] == [None, "ann", "ann", "bob"]
+    monkeypatch.setattr("smartmig.web.passes.AGE_S", -1.0)
+    assert given.holder(given.give("ann")) is None
+    assert len(given.held["ann"]) == MOST_EACH
+    assert given.holder("") is None

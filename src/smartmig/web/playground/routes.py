@@ -125,7 +125,12 @@ def choices() -> Choices:
 
 
 def add_playground(
-    app: FastAPI, playground: Playground, viewer: Callable[..., Holder], refusals: dict[int | str, dict[str, Any]]
+    app: FastAPI,
+    playground: Playground,
+    viewer: Callable[..., Holder],
+    reader: Callable[..., None],
+    audit: Callable[[str, str, dict[str, Any]], None],
+    refusals: dict[int | str, dict[str, Any]],
 ) -> None:
     """`/api/v1/playground/...` and the report of a run."""
     missing: dict[int | str, dict[str, Any]] = {**refusals, 404: {"description": "no such run, or it is not done"}}
@@ -169,11 +174,13 @@ def add_playground(
     def start(wish: Wish, holder: Viewer) -> RunAnswer:
         """Compare policies in simulation, in a process of its own; one run at a time."""
         try:
-            return playground.start(wish, holder.name)
+            run = playground.start(wish, holder.name)
         except Busy as error:
             raise HTTPException(409, str(error)) from None
         except InputError as error:
             raise HTTPException(422, str(error)) from None
+        audit(holder.name, "playground run", {"run": run.id})
+        return run
 
     @app.get("/api/v1/playground/runs/{run_id}", **reads)
     def run(run_id: RunId) -> RunAnswer:
@@ -183,9 +190,12 @@ def add_playground(
     @app.post("/api/v1/playground/runs/{run_id}/cancel", tags=["playground"], responses=missing)
     def cancel(run_id: RunId, holder: Viewer) -> RunAnswer:
         """End it; by whom it was started, or an operator. One that has ended stays as it is."""
-        if holder.role is not Role.operator and found(run_id).who != holder.name:
-            raise HTTPException(403, f"'{found(run_id).who}' started it: only they or an operator may cancel it")
-        playground.cancel(run_id, holder.name)
+        run = found(run_id)
+        if holder.role is not Role.operator and run.who != holder.name:
+            raise HTTPException(403, f"'{run.who}' started it: only they or an operator may cancel it")
+        if run.status == "running":
+            audit(holder.name, "playground cancel", {"run": run_id})
+            playground.cancel(run_id, holder.name)
         return found(run_id)
 
     @app.get("/api/v1/playground/runs/{run_id}/result", **reads)
@@ -198,7 +208,7 @@ def add_playground(
         """A figure for plotly.js: data and layout."""
         return FileResponse(file_of(run_id, f"figure-{number}.json"), media_type="application/json")
 
-    @app.get("/playground/{run_id}/report", response_class=Response, **reads)
+    @app.get("/playground/{run_id}/report", response_class=Response, **{**reads, "dependencies": [Depends(reader)]})
     def report(run_id: RunId) -> Response:
         """The whole report of a finished run as one HTML file; takes the cookie of `login` as well."""
         return FileResponse(file_of(run_id, "report.html"), media_type="text/html", headers=REPORT_HEADERS)

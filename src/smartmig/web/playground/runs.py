@@ -106,7 +106,7 @@ class Playground:
             except (OSError, InputError) as error:
                 shutil.rmtree(place, ignore_errors=True)
                 raise AdapterError(f"the run cannot be kept: {error}") from None
-            self._put(run, save=False)
+            self._put(run)
             self._watch = threading.Thread(target=self._follow, args=(run.id, self._process), daemon=True)
             self._watch.start()
             self._forget_old()
@@ -153,11 +153,11 @@ class Playground:
             run = self._runs.get(run_id)
             if run is None or run.status != "running":
                 return run
-            self._change(run_id, status=status, ended_s=time.time(), detail=why)
             if self._process is not None:
                 # The worker's own workers are of its session, and go with it.
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self._process.pid, signal.SIGKILL)
+            self._change(run_id, status=status, ended_s=time.time(), detail=why)
             return self._runs[run_id]
 
     def _change(self, run_id: str, **update: Any) -> None:
@@ -166,12 +166,17 @@ class Playground:
             run = self._runs.get(run_id)
             if run is None or run.status != "running":
                 return
-            self._put(run.model_copy(update=update), save="status" in update)
+            run = run.model_copy(update=update)
+            if "status" in update:
+                try:
+                    self._save(run)
+                except (OSError, InputError) as error:  # it has ended all the same
+                    told = f"{run.detail}; and this cannot be kept: {error}" if run.detail else f"not kept: {error}"
+                    run = run.model_copy(update={"detail": told[:500]})
+            self._put(run)
 
-    def _put(self, run: RunAnswer, save: bool = True) -> None:
+    def _put(self, run: RunAnswer) -> None:
         self._runs[run.id] = run
-        if save:
-            self._save(run)
         self.tell("playground", run.model_dump(mode="json", exclude={"wish"}))
 
     def _save(self, run: RunAnswer) -> None:

@@ -54,8 +54,11 @@ const controls = () => {
     $("control-note").textContent = "";
     return;
   }
-  for (const one of document.querySelectorAll("#modes input")) {
-    if (!$("sure").open && !changing) one.checked = one.value === state.mode;
+  if (!$("sure").open && !changing) {
+    for (const one of document.querySelectorAll("#modes input")) one.checked = one.value === state.mode;
+    const held = document.querySelector("#modes input:checked");
+    // Arrows go on from where the focus is: it stays with what holds.
+    if ($("modes").contains(document.activeElement) && document.activeElement !== held) held?.focus({preventScroll: true});
   }
   $("pause").textContent = state.paused ? "Resume" : "Pause";
   $("kill").textContent = state.killed ? "Take the kill switch back" : "Kill switch";
@@ -175,6 +178,7 @@ const left = () => {
   now.me = now.state = now.effect = now.past = null;
   now.connected = false;
   $("sure").close();
+  travel.now();
   controls();
   banner();
 };
@@ -219,7 +223,6 @@ const send = async (path, wish) => {
   }
 };
 
-// Whether it was done.
 const change = async (path, wish, done) => {
   $("alert").textContent = "";
   try {
@@ -229,23 +232,19 @@ const change = async (path, wish, done) => {
     wanted = true;
     controls();
     await look();
-    return true;
   } catch (error) {
     if (error instanceof Refused && error.status !== 401) $("alert").textContent = `Not done: ${error.message}`;
     else if (error instanceof Refused) failed(error);
     else $("alert").textContent = "Not done, or not known to be: the server does not answer.";
     controls();
-    return false;
   }
 };
 
 $("modes").addEventListener("change", async (event) => {
   const mode = event.target.value;
   const go = mode !== "act" || await sure("Switch to act?", "smartmig will hold waiting jobs and start them by its own plans.", "Switch to act", false);
-  const done = go && await change("/api/v1/mode", {mode}, `Mode ${mode}.`);
-  if (done) return;
-  controls();
-  if ($("modes").contains(document.activeElement)) document.querySelector("#modes input:checked")?.focus();
+  if (go) await change("/api/v1/mode", {mode}, `Mode ${mode}.`);
+  else controls();
 });
 $("pause").addEventListener("click", () =>
   now.state?.paused ? change("/api/v1/resume", {}, "Resumed.") : change("/api/v1/pause", {}, "Paused."));

@@ -53,11 +53,13 @@ const draw = (more) => {
 };
 
 const search = async (older, asked = true) => {
+  const mine = wish;
   const query = new URLSearchParams({newest: "true", limit: String(LIMIT), text: wish.text});
   for (const kind of wish.kind ? [wish.kind] : EVENTS) query.append("kind", kind);
   if (older && oldest) query.set("before", oldest);
   try {
     const got = await ask(`/api/v1/journal?${query}`);
+    if (mine !== wish) return; // an older wish may take longer than a newer one
     oldest = got.at(-1)?.seq ?? oldest;
     // Most turns find nothing to do; those who ask for decisions or search see them all the same.
     const told = wish.kind || wish.text ? got : got.filter((record) => !idle(record));
@@ -65,6 +67,7 @@ const search = async (older, asked = true) => {
     draw(got.length === LIMIT);
     if (asked) $("say").textContent = `${count(found.length, "record")} found.`;
   } catch (error) {
+    if (mine !== wish) return;
     $("found").replaceChildren(make("p", {class: "warn", text: `The journal could not be read: ${error.message}`}));
   }
 };

@@ -105,6 +105,10 @@ const bars = (answer) => METRICS.map(([title, name, text, least]) => {
 
 export const drawEffect = (answer) => {
   const box = $("effect");
+  if (answer.why) {
+    put(box, answer.why, () => [make("p", {class: "warn", text: `There is no comparison: ${answer.why}`})]);
+    return;
+  }
   if (!answer.policy || !answer.baseline || !answer.measured.n_jobs) {
     put(box, "none", () => [make("p", {class: "empty", text: "No job has finished yet; the comparison begins with the first."})]);
     return;

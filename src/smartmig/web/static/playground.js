@@ -233,15 +233,32 @@ $("wish").addEventListener("submit", async (event) => {
   }
 });
 
+// A report is a page of its own, which a link opens without our header; no link stands there before its cookie does.
+const letLinks = () => ask("/api/v1/login", {});
+
+// What cookies are good for, a server that was started anew has forgotten.
+const backAgain = async () => {
+  await letLinks().catch(() => {});
+  await look();
+};
+
 const entered = async (me) => {
   now.me = me;
-  // A report is a page of its own, which a link opens without our header; no link stands there before its cookie does.
-  await ask("/api/v1/login", {});
+  await letLinks();
   $("summary").textContent = "Policies tried in simulation; the live cluster is not touched.";
   startForm(await ask("/api/v1/playground"));
   now.shown = addressed();
   stopListening();
-  stopListening = listen({heard: hear, only: "playground", up: () => look(), down: () => look()});
+  let cut = false;
+  stopListening = listen({
+    heard: hear,
+    only: "playground",
+    up: () => cut ? backAgain() : look(),
+    down: () => {
+      cut = true;
+      look();
+    },
+  });
   await look();
   const run = shown();
   if (run) fill(run.wish);
@@ -255,6 +272,6 @@ const left = () => {
   banner();
 };
 
-document.addEventListener("visibilitychange", () => look());
+document.addEventListener("visibilitychange", () => document.hidden || !now.me || backAgain());
 setInterval(look, EVERY_MS);
 session = startSession({entered, left, failed});

@@ -53,6 +53,7 @@ export const startSession = ({entered, left, failed}) => {
         scrollTo(0, 0);
       });
     } catch (error) {
+      if (token.get() !== text) return; // about a token that was tried before this one
       token.drop();
       show("sign-in");
       $("token-error").textContent = error instanceof Refused
