@@ -72,6 +72,9 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 }
 
 
+MOST_SEARCHES = 3
+"""for a text, at a time: each reads a second long, and takes turns with the thread that decides"""
+
 Estimates = tuple[EffectOf, EffectOf | None, EffectOf | None, str]
 """what happened, our policy and the baseline on the same jobs, and why one of the two is missing"""
 
@@ -85,6 +88,7 @@ class Server:
         self._explainer: Decider | None = None
         self._explaining, self._estimating = threading.Lock(), threading.Lock()
         self._effect: tuple[float, Estimates] | None = None
+        self.searching = threading.BoundedSemaphore(MOST_SEARCHES)
         self.eventful: Turn | None = None
         """the newest decision that wanted, did or was refused something"""
         loop.listener = self.hear
@@ -100,6 +104,15 @@ class Server:
         if state is None:
             raise HTTPException(503, "the cluster has not been seen yet", {"Retry-After": "1"})
         return state
+
+    def health(self) -> Health:
+        loop = self.loop
+        detail = loop.trouble or loop.journal.failed
+        silent_s = time.monotonic() - loop.looked_s
+        if not detail and silent_s > SILENT_S + 3 * loop.settings.period_s:
+            detail = f"the cluster has not been seen for {silent_s:.0f} s"
+        status = "killed" if loop.killed else "degraded" if detail or loop.stopping else "ok"
+        return Health(status=status, version=__version__, mode=loop.mode, detail=detail[:300])  # type: ignore[arg-type]
 
     def alternatives(self, turn: Turn) -> dict[str, Any]:
         """By a decider of our own: the loop's is busy deciding. Empty where the rule fails: `fallback` says so."""
@@ -194,14 +207,9 @@ def create_app(
         return Response(json.dumps({"detail": told}), 422, media_type="application/json")
 
     @app.get("/health", tags=["look"])
-    def health() -> Health:
+    async def health() -> Health:
         """Whether the loop turns; the only route without a token."""
-        detail = loop.trouble or loop.journal.failed
-        silent_s = time.monotonic() - loop.looked_s
-        if not detail and silent_s > SILENT_S + 3 * loop.settings.period_s:
-            detail = f"the cluster has not been seen for {silent_s:.0f} s"
-        status = "killed" if loop.killed else "degraded" if detail or loop.stopping else "ok"
-        return Health(status=status, version=__version__, mode=loop.mode, detail=detail[:300])  # type: ignore[arg-type]
+        return server.health()  # on no thread of the pool: it answers when all of those wait for a database
 
     @app.get("/api/v1/state", **reads)
     def state() -> StateAnswer:
@@ -261,8 +269,14 @@ def create_app(
         kinds = tuple(kind or ())
         if not set(kinds) <= set(KINDS):
             raise HTTPException(422, f"kind: allowed are {', '.join(KINDS)}")
-        found = loop.journal.reader.records(after, kinds, limit, newest, before, text)
-        return [RecordAnswer(**asdict(record)) for record in found]
+        if text and not server.searching.acquire(blocking=False):
+            raise HTTPException(429, f"{MOST_SEARCHES} searches for a text are under way", {"Retry-After": "2"})
+        try:
+            found = loop.journal.reader.records(after, kinds, limit, newest, before, text)
+            return [RecordAnswer(**asdict(record)) for record in found]
+        finally:
+            if text:
+                server.searching.release()
 
     @app.get("/api/v1/journal/span", **reads)
     def span() -> Span | None:
@@ -275,7 +289,7 @@ def create_app(
         """Health, state, the head of the queue, the last decision that wanted something and the journal's span: what
         the dashboard asks for every second, in one answer."""
         plan = last_plan(alternatives=True, eventful=True)
-        return Board(health=health(), state=state(), queue=queue(first=0, limit=50), plan=plan, span=span())
+        return Board(health=server.health(), state=state(), queue=queue(first=0, limit=50), plan=plan, span=span())
 
     @app.get("/api/v1/journal/state", **reads, description="The newest recorded state up to a record.")
     def recorded(at: Annotated[int, Query(ge=0, le=2**62)]) -> RecordedAnswer | None:

@@ -22,7 +22,7 @@ from smartmig.control.effect import Effect
 from smartmig.control.tokens import Role, add_token, revoke_token, still_holds
 from smartmig.policy.selection.fcfs import Fcfs
 from smartmig.types import JobKey, JobRequest
-from smartmig.web.app import Server, create_app
+from smartmig.web.app import MOST_SEARCHES, Server, create_app
 from smartmig.web.guarding import MOST_BODY_BYTES, RateLimit
 from smartmig.web.passes import MOST_EACH, Passes
 from smartmig.web.playground.runs import Playground
@@ -278,3 +278,14 @@ def test_passes__are_few_and_grow_old(monkeypatch: pytest.MonkeyPatch) -> None:
     assert given.holder(given.give("ann")) is None
     assert len(given.held["ann"]) == MOST_EACH
     assert given.holder("") is None
+
+
+def test_journal__is_searched_by_a_few_at_a_time(site: Site) -> None:
+    for _ in range(MOST_SEARCHES):
+        assert site.server.searching.acquire(blocking=False)
+    refused = site.ask("/api/v1/journal?text=x")
+    assert (refused.status_code, refused.headers["Retry-After"]) == (429, "2")
+    assert site.ask("/api/v1/journal").status_code == 200
+    site.server.searching.release()
+    for _ in range(5):
+        assert site.ask("/api/v1/journal?text=x").status_code == 200
