@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 
 import pytest
@@ -12,13 +14,16 @@ from slurm_rig import PARTITION, WAIT_S, SlurmRig, missing
 from slurm_site import Site
 
 from smartmig.adapters.slurm import Slurm, marks
-from smartmig.adapters.slurm.calls import Hold, Release
+from smartmig.adapters.slurm.calls import Hold, Release, SlurmReads, SlurmSilence
+from smartmig.adapters.slurm.cards import MigKnobs
 from smartmig.adapters.slurm.libslurm import LibSlurm, load_shim
 from smartmig.adapters.slurm.paths import Installed
 from smartmig.adapters.slurm.scontrol import Scontrol
+from smartmig.adapters.slurm.source import Cooling, SlurmSource
+from smartmig.adapters.slurm.translate import Translator
 from smartmig.errors import AdapterError, InputError
 from smartmig.ports import Connection
-from smartmig.types import ClusterState, JobKey, Layout, Placement, Repartition, Share, Start, Stop
+from smartmig.types import ClusterState, JobKey, Layout, NodeState, Placement, Repartition, Share, Start, Stop
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 
@@ -83,17 +88,13 @@ def test_both_ways__say_the_same(rig: SlurmRig) -> None:
     # Named differently, and not read: the total, the reason of a job that runs, and a word for "no preference".
     unread = {"gres_total", "shared", "reason", "array_tasks"}
     ours, theirs = (
-        [
-            {key: value for key, value in asdict(one).items() if key not in unread}
-            for one in way.jobs(PARTITION, 10) or ()
-        ]
+        [{key: value for key, value in asdict(one).items() if key not in unread} for one in way.jobs(PARTITION, 10)]
         for way in (library, command)
     )
     assert ours == theirs
     assert len(ours) == 3
     assert [one.array_tasks.partition("%")[0] for one in library.job(array, 10)] == ["1,3,5,7,9"]
     nodes = library.nodes(10)
-    assert nodes is not None
     assert [(node.name, node.gres, node.gres_used, node.n_cpus, node.n_cpus_used) for node in nodes] == [
         (node.name, node.gres, node.gres_used, node.n_cpus, node.n_cpus_used) for node in command.nodes(10)
     ]
@@ -340,6 +341,65 @@ def test_recut__failing_command_brings_the_old_cut_back(rig: SlurmRig) -> None:
     assert "mig:1g.5gb:7" in rig.scontrol("show", "-o", "node", "node8")
     connection.actuator.close()
     connection.source.close()
+
+
+@contextlib.contextmanager
+def stopped(rig: SlurmRig) -> Iterator[None]:
+    """The controller hears, and says nothing."""
+    pid = rig.pid("slurmctld")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@both_ways
+def test_silence__what_came_too_late_is_seen_at_the_next_look(rig: SlurmRig, connection: Connection) -> None:
+    state = seen(connection, 0)
+    assert state.nodes[2].state is NodeState.up
+    rig.sbatch("--gres=gpu:1")
+    rig.scontrol("update", "NodeName=node3", "State=DRAIN", "Reason=x", user="root")
+    time.sleep(2)  # Slurm counts in seconds: from now on it says that nothing has changed since
+    with stopped(rig), pytest.raises(AdapterError):
+        connection.source.observe(1)
+    rig.wait(lambda: _answers(connection))
+    assert seen(connection, 1).nodes[2].state is NodeState.drained
+    rig.scontrol("update", "NodeName=node3", "State=RESUME", user="root")
+    rig.wait(lambda: rig.node_states()["node3"] == "idle")
+
+
+class Late:
+    """A way to ask whose calls are late once each: Slurm answers, and nobody waits any more."""
+
+    def __init__(self, reads: SlurmReads) -> None:
+        self._reads, self.heard = reads, set[str]()
+
+    def __getattr__(self, call: str) -> Callable[..., object]:
+        def late(*arguments: object) -> object:
+            answer = getattr(self._reads, call)(*arguments)
+            if call not in self.heard:
+                self.heard.add(call)
+                raise SlurmSilence(f"{call}: late")
+            return answer
+
+        return late
+
+
+def test_silence__at_the_first_looks_is_made_good(rig: SlurmRig, connection: Connection) -> None:
+    rig.sbatch("--gres=gpu:1")
+    seen(connection, 1)
+    time.sleep(2)
+    paths = Installed.find(str(rig.etc))
+    library = LibSlurm(load_shim(paths.shim, paths.conf), "test")
+    late = Late(library)
+    source = SlurmSource(late, Translator(PARTITION, MigKnobs("a100-40gb", 1), 0.0), Cooling(), 0.02)
+    for call in ("jobs", "nodes", "partitions", "reservations", "boot_s"):
+        with pytest.raises(AdapterError, match=f"{call}: late"):
+            source.observe(10)
+    state = source.observe(10)
+    assert (len(state.nodes), len(state.queued)) == (8, 1)
+    library.close()
 
 
 def test_silence__is_an_error_in_time_not_a_hang(rig: SlurmRig) -> None:

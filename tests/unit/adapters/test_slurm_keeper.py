@@ -41,7 +41,7 @@ class FakeSlurm:
     def job(self, job_id: int, _: float) -> tuple[JobRecord, ...]:
         return tuple(record for record in self.records if record.job_id == job_id)
 
-    def nodes(self, _: float) -> tuple[NodeRecord, ...] | None:
+    def nodes(self, _: float) -> tuple[NodeRecord, ...]:
         self._heard("nodes")
         return self.machines
 
@@ -49,11 +49,11 @@ class FakeSlurm:
         self._heard("node")
         return next(machine for machine in self.machines if machine.name == name)
 
-    def partitions(self, _: float) -> tuple[PartitionRecord, ...] | None:
+    def partitions(self, _: float) -> tuple[PartitionRecord, ...]:
         self._heard("partitions")
         return (PartitionRecord("gpu", "UP", ("n1",), None),)
 
-    def reservations(self, _: float) -> tuple[ReservationRecord, ...] | None:
+    def reservations(self, _: float) -> tuple[ReservationRecord, ...]:
         self._heard("reservations")
         return ()
 

@@ -88,7 +88,6 @@ class Keeper:
         self._reads, self._writes = reads, writes
         self._partition, self._start_grace_s = partition, start_grace_s
         self._cooling, self._one_at_a_time = cooling, one_at_a_time
-        self._jobs: tuple[JobRecord, ...] = ()
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="slurm-keeper", daemon=True)
 
@@ -113,13 +112,10 @@ class Keeper:
         """Bring strays into our queue, hand back what we cannot place, take back what did not start; how many jobs
         are ours."""
         end_s = time.monotonic() + timeout_s
-        found = self._reads.jobs(self._partition, timeout_s)
-        if found is not None:
-            self._jobs = found
         n_ours = 0
         cooling = self._cooling.untils()
         present: set[JobKey] = set()
-        for record in self._jobs:
+        for record in self._reads.jobs(self._partition, timeout_s):
             if record.base_state != JobState.PENDING or self._partition not in record.partitions:
                 continue
             present.update((key_of(record), *keys_of(record)))
@@ -168,7 +164,7 @@ def release_all(reads: SlurmReads, writes: SlurmWrites, partition: str, timeout_
     """Every job that we hold, parked or pinned is Slurm's again; how many. Goes on past jobs that Slurm refuses."""
     end_s = time.monotonic() + timeout_s
     n_released = 0
-    for record in reads.jobs(partition, timeout_s) or ():
+    for record in reads.jobs(partition, timeout_s):
         comment = record.admin_comment
         if (
             record.base_state != JobState.PENDING

@@ -37,6 +37,7 @@ def load_shim(path: Path, conf: Path | None) -> ctypes.CDLL:
     except OSError as error:
         raise AdapterError(f"{path}: cannot be loaded: {error}; build it again with `smartmig slurm install`") from None
     shim.smartmig_open.restype = ctypes.c_void_p
+    shim.smartmig_forget.restype = None
     shim.smartmig_error.restype = ctypes.c_char_p
     shim.smartmig_length.restype = ctypes.c_long
     shim.smartmig_text.restype = ctypes.c_void_p
@@ -53,22 +54,21 @@ class LibSlurm:
         self._shim = shim
         self._handle = ctypes.c_void_p(shim.smartmig_open())
         self._thread = TimedThread(f"slurm-{name}")
-        self._last_nodes: tuple[NodeRecord, ...] = ()
         self._jobs, self._nodes = RecordReader(JobRecord), RecordReader(NodeRecord)
         self._partitions, self._reservations = RecordReader(PartitionRecord), RecordReader(ReservationRecord)
 
-    def jobs(self, partition: str, timeout_s: float) -> tuple[JobRecord, ...] | None:
+    def jobs(self, partition: str, timeout_s: float) -> tuple[JobRecord, ...]:
         name = partition.encode()
         return self._read("jobs", lambda: self._shim.smartmig_jobs(self._handle, name), self._jobs, timeout_s)
 
-    def nodes(self, timeout_s: float) -> tuple[NodeRecord, ...] | None:
+    def nodes(self, timeout_s: float) -> tuple[NodeRecord, ...]:
         return self._read("nodes", lambda: self._shim.smartmig_nodes(self._handle), self._nodes, timeout_s)
 
-    def partitions(self, timeout_s: float) -> tuple[PartitionRecord, ...] | None:
+    def partitions(self, timeout_s: float) -> tuple[PartitionRecord, ...]:
         call = self._shim.smartmig_partitions
         return self._read("partitions", lambda: call(self._handle), self._partitions, timeout_s)
 
-    def reservations(self, timeout_s: float) -> tuple[ReservationRecord, ...] | None:
+    def reservations(self, timeout_s: float) -> tuple[ReservationRecord, ...]:
         call = self._shim.smartmig_reservations
         return self._read("reservations", lambda: call(self._handle), self._reservations, timeout_s)
 
@@ -80,8 +80,7 @@ class LibSlurm:
     def job(self, job_id: int, timeout_s: float) -> tuple[JobRecord, ...]:
         reader = RecordReader(JobRecord)
         call = self._shim.smartmig_job
-        found = self._read(f"job {job_id}", lambda: call(self._handle, ctypes.c_uint(job_id)), reader, timeout_s)
-        return found or ()
+        return self._read(f"job {job_id}", lambda: call(self._handle, ctypes.c_uint(job_id)), reader, timeout_s)
 
     def release(self, job: str, release: Release, timeout_s: float) -> None:
         words = [text.encode() for text in (job, ",".join(release.nodes), release.partition, release.mark)]
@@ -98,9 +97,7 @@ class LibSlurm:
         self._write(f"requeue of job {job}", lambda: self._shim.smartmig_requeue(job.encode()), timeout_s)
 
     def node(self, name: str, timeout_s: float) -> NodeRecord:
-        found = self.nodes(timeout_s)
-        self._last_nodes = self._last_nodes if found is None else found
-        for record in self._last_nodes:
+        for record in self.nodes(timeout_s):
             if record.name == name:
                 return record
         raise SlurmRefusal(f"node {name} is not known to Slurm")
@@ -114,15 +111,24 @@ class LibSlurm:
 
     def _read(
         self, what: str, call: Callable[[], int], reader: RecordReader[Record], timeout_s: float
-    ) -> tuple[Record, ...] | None:
-        def work() -> tuple[Record, ...] | None:
-            code = call()
-            if code == NO_CHANGE:
-                return None
-            self._check(code, what)
-            length = self._shim.smartmig_length(self._handle)
-            text = ctypes.string_at(self._shim.smartmig_text(self._handle), length)
-            return reader.read(text.decode(errors="replace"))
+    ) -> tuple[Record, ...]:
+        def work() -> tuple[Record, ...]:
+            # Kept where Slurm's time of it is kept, so that an answer for which nobody waits any more is not lost.
+            try:
+                code = call()
+                if code == NO_CHANGE and reader.last is not None:
+                    return reader.last
+                if code == NO_CHANGE:
+                    self._shim.smartmig_forget(self._handle)
+                    code = call()
+                self._check(code, what)
+                length = self._shim.smartmig_length(self._handle)
+                text = ctypes.string_at(self._shim.smartmig_text(self._handle), length)
+                return reader.read(text.decode(errors="replace"))
+            except BaseException:
+                # Perhaps it was half read, or another controller answers next.
+                self._shim.smartmig_forget(self._handle)
+                raise
 
         return self._thread.call(work, timeout_s, what)
 

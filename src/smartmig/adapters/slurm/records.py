@@ -158,6 +158,8 @@ class RecordReader(Generic[Record]):
         self._kind: type[Record] = kind
         self._readers = [_READERS[str(field.type)] for field in fields(kind)]
         self._known: dict[str, Record] = {}
+        self.last: tuple[Record, ...] | None = None
+        """what was read last; None = nothing yet"""
 
     def read(self, text: str) -> tuple[Record, ...]:
         known, now = self._known, dict[str, Record]()
@@ -168,4 +170,5 @@ class RecordReader(Generic[Record]):
                 record = self._kind(*(read(value) for read, value in zip(self._readers, values, strict=False)))
             now[line] = record
         self._known = now
-        return tuple(now.values())
+        self.last = tuple(now.values())
+        return self.last

@@ -230,6 +230,13 @@ void smartmig_close(void *handle)
 	}
 }
 
+/* The next answers are whole ones again: for when one was lost. */
+void smartmig_forget(void *handle)
+{
+	handle_t *h = handle;
+	h->jobs_time = h->nodes_time = h->partitions_time = h->reservations_time = 0;
+}
+
 const char *smartmig_text(void *handle)
 {
 	return ((handle_t *) handle)->text;
