@@ -271,6 +271,54 @@ def test_hold__does_not_end_with_a_change_of_niceness(rig: SlurmRig, connection:
     writes.close()
 
 
+def tasks(rig: SlurmRig, array: int) -> dict[str, tuple[str, bool, str]]:
+    """Of an array: (state, held, administrator's comment) by what `squeue` calls the tasks."""
+    found = {}
+    for line in rig.scontrol("show", "-o", "job", str(array)).splitlines():
+        row = dict(word.split("=", 1) for word in line.split() if "=" in word)
+        mark = line.partition(" AdminComment=")[2].partition(" Comment=")[0].partition(" StdErr=")[0].strip()
+        found[row["ArrayTaskId"]] = row["JobState"], row["Priority"] == "0", mark
+    return found
+
+
+@both_ways
+def test_let_go__of_an_array_spares_a_task_that_its_owner_holds(rig: SlurmRig, connection: Connection) -> None:
+    array = rig.sbatch("--gres=gpu:1", "--array=0-8:2", "--begin=now+600")
+    rig.scontrol("hold", f"{array}_4")
+    assert connection.actuator.let_go(10) == 1
+    assert tasks(rig, array) == {
+        "0,2,6,8": ("PENDING", False, "smartmig let go"),
+        "4": ("PENDING", True, "smartmig held"),
+    }
+    connection.actuator.take_over(10)
+    assert {name: held for name, (_, held, _) in tasks(rig, array).items()} == {"0,2,6,8": True, "4": True}
+    assert connection.actuator.let_go(10) == 1
+    rig.scontrol("release", f"{array}_4")
+    assert not any(held for _, held, _ in tasks(rig, array).values())
+
+
+@both_ways
+def test_take_over__of_an_array_touches_only_the_tasks_that_wait(rig: SlurmRig, connection: Connection) -> None:
+    array = rig.sbatch("--gres=mig:1g.5gb:1", "--array=0-3", seconds=60)
+    requests = seen(connection, 4).queued
+    plan = tuple(Start(request.key, (Share("node8", 0, 0, at),)) for request, at in zip(requests, (4, 6), strict=False))
+    assert [outcome.why for outcome in connection.actuator.apply(plan, 10)] == ["", ""]
+    rig.wait(lambda: len(rig.runs()) == 2)
+    before = tasks(rig, array)
+    # The other two would run now, too.
+    rig.scontrol("update", "NodeName=node8", "State=DRAIN", "Reason=x", user="root")
+    assert connection.actuator.let_go(10) == 1
+    let_go = tasks(rig, array)
+    assert connection.actuator.take_over(10) == 1
+    after = tasks(rig, array)
+    rig.scontrol("update", "NodeName=node8", "State=RESUME", user="root")
+    assert before["0"][2].endswith("on=node8/0@4")
+    assert {name: let_go[name] for name in ("0", "1")} == {name: before[name] for name in ("0", "1")}
+    assert after == before
+    assert let_go["2-3"] == ("PENDING", False, "smartmig let go")
+    assert [job.shares[0].start for job in connection.source.observe(10).running] == [4, 6]
+
+
 def test_hold__of_a_job_that_ran_stays_until_it_is_released(rig: SlurmRig, connection: Connection) -> None:
     job = rig.sbatch("--gres=gpu:1", "--nodelist=node2", seconds=20)
     (request,) = seen(connection, 1).queued

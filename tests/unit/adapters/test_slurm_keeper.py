@@ -11,7 +11,7 @@ from test_slurm_text import job, node
 
 from smartmig.adapters.slurm import marks
 from smartmig.adapters.slurm.actuator import Rules, SlurmActuator
-from smartmig.adapters.slurm.calls import Hold, Release, SlurmSilence
+from smartmig.adapters.slurm.calls import Hold, Release, SlurmRefusal, SlurmSilence
 from smartmig.adapters.slurm.cards import MigKnobs
 from smartmig.adapters.slurm.keeper import BEHIND, Keeper, release_all
 from smartmig.adapters.slurm.records import JobRecord, NodeRecord, PartitionRecord, ReservationRecord
@@ -28,6 +28,8 @@ class FakeSlurm:
     def __init__(self, *records: JobRecord) -> None:
         self.records, self.machines = records, (node(),)
         self.silent: set[str] = set()
+        self.refused: set[str] = set()
+        """jobs that cannot be released"""
         self.done: list[tuple[Any, ...]] = []
 
     def _heard(self, call: str) -> None:
@@ -61,6 +63,8 @@ class FakeSlurm:
         return 0
 
     def release(self, name: str, release: Release, _: float) -> None:
+        if name in self.refused:
+            raise SlurmRefusal(f"release of {name}: no")
         self.done.append((name, release))
 
     def hold(self, name: str, hold: Hold, _: float) -> None:
@@ -105,6 +109,63 @@ def test_keeper__niceness_of_a_turn_ends_with_it() -> None:
 def test_keeper__a_held_job_is_parked_again_with_the_start_its_owner_asked_for() -> None:
     ((_, release),) = tended(job(dependency="afterok:3", admin_comment=marks.write_parked(77), eligible_s=marks.FAR_S))
     assert (release.mark, release.begin_s) == (marks.write_parked(77), marks.FAR_S)
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({}, "7"),
+        ({"array_job_id": 5, "array_task_id": 3}, "5_3"),
+        ({"array_job_id": 7, "array_tasks": "0-2,4%2"}, "7_[0-2,4]"),
+        ({"array_job_id": 7, "array_tasks": "0-8:3,20"}, "7_[0,3,6,20]"),
+        ({"array_job_id": 7, "array_tasks": "0-19998:2"}, f"7_[{','.join(map(str, range(0, 20000, 2)))}]"),
+    ],
+)
+def test_keeper__tasks_that_wait_together_are_named_without_the_others(changes: dict[str, Any], name: str) -> None:
+    waiting = job(**changes, priority=9, admin_comment="")
+    assert tended(waiting) == [(name, Hold())]
+    slurm = FakeSlurm(job(**changes))
+    assert release_all(slurm, slurm, "gpu", 5.0) == 1
+    assert slurm.done == [(name, Release(marks.LET_GO))]
+
+
+def test_release_all__takes_away_only_a_pin_of_ours() -> None:
+    slurm = FakeSlurm(
+        job(required_nodes=("n4",)),
+        job(job_id=8, required_nodes=("n1",), admin_comment=marks.write_start(1000, 5.0, (Share("n1", 1),))),
+    )
+    assert release_all(slurm, slurm, "gpu", 5.0) == 2
+    assert [release.nodes for _, release in slurm.done] == [None, ()]
+
+
+def test_release_all__goes_on_past_refusals_and_says_what_was_refused() -> None:
+    slurm = FakeSlurm(*(job(job_id=at) for at in (7, 8, 9)))
+    slurm.refused = {"7", "9"}
+    with pytest.raises(AdapterError, match=r"^1 jobs were let go, and Slurm refused 2: job 7: .*; job 9: "):
+        release_all(slurm, slurm, "gpu", 5.0)
+    assert slurm.done == [("8", Release(marks.LET_GO))]
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        (),
+        (job(state="RUNNING", priority=9),),
+        (job(submit_s=2000),),
+        (job(admin_comment=marks.LET_GO, priority=9),),
+        (job(comment=marks.USER_HOLD),),
+    ],
+    ids=["gone", "started", "another of that id", "let go", "held by its owner"],
+)
+def test_release_all__what_does_not_wait_for_us_any_more_may_be_refused(after: tuple[JobRecord, ...]) -> None:
+    class Moves(FakeSlurm):
+        def release(self, name: str, release: Release, timeout_s: float) -> None:
+            self.records = after
+            super().release(name, release, timeout_s)
+
+    slurm = Moves(job())
+    slurm.refused = {"7"}
+    assert release_all(slurm, slurm, "gpu", 5.0) == 0
 
 
 def actuator(slurm: FakeSlurm, off_file: Path) -> SlurmActuator:

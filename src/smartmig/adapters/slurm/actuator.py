@@ -156,7 +156,7 @@ class SlurmActuator:
             why = SlurmSilence(NO_TIME)
         else:
             writer = self._free.get()
-            self._started.note(action.key, release.nodes)
+            self._started.note(action.key, tuple(share.node for share in action.shares))
             try:
                 writer.release(action.key.job_id, release, end_s - begun_s)
             except AdapterError as error:

@@ -27,8 +27,8 @@ class Release:
 
     mark: str
     """its administrator's comment from then on"""
-    nodes: tuple[str, ...] = ()
-    """pinned there; empty = anywhere"""
+    nodes: tuple[str, ...] | None = None
+    """pinned there; empty = anywhere, None = as it was"""
     partition: str = ""
     """of those it named, only this one; empty = as it was"""
     begin_s: int = 0

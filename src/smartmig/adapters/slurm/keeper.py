@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -128,62 +129,76 @@ class Keeper:
                 raise SlurmSilence(f"the queue was not looked after to its end within {timeout_s:g} s")
             with suppress(SlurmRefusal), self._one_at_a_time:
                 # The list may be older than the last plan.
-                for now in self._writes.job(record.job_id, left_s):
-                    if now.job_id == record.job_id and now.submit_s == record.submit_s:
-                        self._do_duty(now, left_s)
+                for now in _now(self._writes, record, left_s):
+                    self._do_duty(now, left_s)
         self._cooling.forget(present)
         return n_ours
 
     def _do_duty(self, record: JobRecord, timeout_s: float) -> None:
-        name, now_s = name_of(record), time.time()
+        name, job_id, now_s = name_of(record), key_of(record).job_id, time.time()
+        before = as_before(record)
         match duty_of(record, now_s, self._start_grace_s, self._cooling.untils()):
             case Duty.take_back:
-                self._writes.hold(name, as_before(record), timeout_s)
+                self._writes.hold(name, before, timeout_s)
                 started = marks.read_start(record.admin_comment) is not None
                 longest_s = LONGEST_COOL_S if started else LONGEST_TURN_S
                 patience_s = self._cooling.leave(key_of(record), now_s, COOL_S, longest_s)
-                log.warning("job %s did not start (%s) and is left alone for %g s", name, record.reason, patience_s)
+                log.warning("job %s did not start (%s) and is left alone for %g s", job_id, record.reason, patience_s)
             case Duty.give_back:
                 why = str(asks.read_ask(record))
                 mark = marks.write_given_back(record.submit_s, now_s, why)
-                behind = own_nice(record) + BEHIND
-                self._writes.release(name, Release(mark, own_nodes(record), nice=behind), timeout_s)
-                log.warning("job %s is left to Slurm: %s", name, why)
+                self._writes.release(name, Release(mark, before.nodes, nice=own_nice(record) + BEHIND), timeout_s)
+                log.warning("job %s is left to Slurm: %s", job_id, why)
             case Duty.park:
                 begin_s = marks.read_parked(record.admin_comment)
                 if begin_s is None:
                     begin_s = 0 if record.eligible_s >= marks.FAR_S else record.eligible_s
-                release = Release(marks.write_parked(begin_s), own_nodes(record), begin_s=marks.FAR_S)
+                release = Release(marks.write_parked(begin_s), before.nodes, begin_s=marks.FAR_S)
                 self._writes.release(name, release, timeout_s)
             case Duty.hold:
-                self._writes.hold(name, as_before(record), timeout_s)
-                log.info("job %s waits for smartmig now", name)
+                self._writes.hold(name, before, timeout_s)
+                log.info("job %s waits for smartmig now", job_id)
 
 
 def release_all(reads: SlurmReads, writes: SlurmWrites, partition: str, timeout_s: float) -> int:
-    """Every job that we hold, parked or pinned is Slurm's again; how many. Goes on past jobs that Slurm refuses."""
+    """Every job that we hold, parked or pinned is Slurm's again; how many. Goes on past jobs that Slurm refuses, and
+    raises `AdapterError` at the end if any of them still waits for us."""
     end_s = time.monotonic() + timeout_s
     n_released = 0
+    refused: list[str] = []
     for record in reads.jobs(partition, timeout_s):
-        comment = record.admin_comment
-        if (
-            record.base_state != JobState.PENDING
-            or partition not in record.partitions
-            or not marks.is_ours(comment)
-            or comment == marks.LET_GO
-            or held_by_others(record)
-        ):
+        if not _waits_for_us(record, partition):
             continue
         left_s = end_s - time.monotonic()
         if left_s <= 0:
             raise SlurmSilence(f"only {n_released} jobs were let go within {timeout_s:g} s; call it again")
-        parked_s = marks.read_parked(comment)
+        parked_s = marks.read_parked(record.admin_comment)
         begin_s = 0 if parked_s is None else max(parked_s, int(time.time()))
-        release = Release(marks.LET_GO, own_nodes(record), begin_s=begin_s, nice=as_before(record).nice)
-        with suppress(SlurmRefusal):
-            writes.release(name_of(record), release, left_s)
+        before = as_before(record)
+        try:
+            writes.release(name_of(record), Release(marks.LET_GO, before.nodes, "", begin_s, before.nice), left_s)
             n_released += 1
+        except SlurmRefusal as error:
+            if any(_waits_for_us(now, partition) for now in _now(writes, record, left_s)):
+                refused.append(f"job {key_of(record).job_id}: {error}")
+    if refused:
+        raise SlurmRefusal(f"{n_released} jobs were let go, and Slurm refused {len(refused)}: {'; '.join(refused[:3])}")
     return n_released
+
+
+def _waits_for_us(record: JobRecord, partition: str) -> bool:
+    mark = record.admin_comment
+    pending = record.base_state == JobState.PENDING and partition in record.partitions
+    return pending and marks.is_ours(mark) and mark != marks.LET_GO and not held_by_others(record)
+
+
+def _now(writes: SlurmWrites, record: JobRecord, timeout_s: float) -> list[JobRecord]:
+    """The same job as Slurm has it now; empty if it is gone."""
+    try:
+        found = writes.job(record.job_id, timeout_s)
+    except SlurmRefusal:
+        return []
+    return [now for now in found if now.job_id == record.job_id and now.submit_s == record.submit_s]
 
 
 def own_nice(record: JobRecord) -> int:
@@ -199,5 +214,11 @@ def as_before(record: JobRecord) -> Hold:
 
 
 def name_of(record: JobRecord) -> str:
-    """As Slurm's calls take it: waiting array tasks that share a record go together."""
-    return str(record.job_id) if record.array_task_id is None else key_of(record).job_id
+    """As Slurm's calls take it: `12`, `12_3`, or `12_[0-2,4]` for tasks that wait together. Those are named one by one,
+    because `12` would be all of them, also those that run or that somebody holds."""
+    if not record.array_job_id or record.array_task_id is not None:
+        return key_of(record).job_id
+    tasks = record.array_tasks.partition("%")[0]
+    if ":" in tasks:  # scontrol knows no steps
+        tasks = ",".join(map(str, asks.read_tasks(tasks, sys.maxsize)))
+    return f"{record.array_job_id}_[{tasks}]"

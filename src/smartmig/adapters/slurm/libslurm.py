@@ -83,14 +83,13 @@ class LibSlurm:
         return self._read(f"job {job_id}", lambda: call(self._handle, ctypes.c_uint(job_id)), reader, timeout_s)
 
     def release(self, job: str, release: Release, timeout_s: float) -> None:
-        words = [text.encode() for text in (job, ",".join(release.nodes), release.partition, release.mark)]
+        words = job.encode(), _nodes(release.nodes), release.partition.encode(), release.mark.encode()
         numbers = ctypes.c_long(release.begin_s), _nice(release.nice)
         call = self._shim.smartmig_release
         self._write(f"release of job {job}", lambda: call(*words, *numbers), timeout_s)
 
     def hold(self, job: str, hold: Hold, timeout_s: float) -> None:
-        nodes = None if hold.nodes is None else ",".join(hold.nodes).encode()
-        words = job.encode(), marks.HELD.encode(), nodes, _nice(hold.nice)
+        words = job.encode(), marks.HELD.encode(), _nodes(hold.nodes), _nice(hold.nice)
         self._write(f"hold of job {job}", lambda: self._shim.smartmig_hold(*words), timeout_s)
 
     def requeue(self, job: str, timeout_s: float) -> None:
@@ -140,6 +139,10 @@ class LibSlurm:
             text = (self._shim.smartmig_error(code) or b"").decode(errors="replace")
             kind = SlurmSilence if code in UNREACHABLE else SlurmRefusal
             raise kind(f"{what}: {text} ({code})")
+
+
+def _nodes(nodes: tuple[str, ...] | None) -> bytes | None:
+    return None if nodes is None else ",".join(nodes).encode()
 
 
 def _nice(nice: int | None) -> ctypes.c_int:

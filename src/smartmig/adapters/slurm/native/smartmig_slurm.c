@@ -459,8 +459,8 @@ static int update(job_desc_msg_t *request)
 }
 
 /*
- * Pin and release in one call; an empty `nodes` takes a pin away. A `begin` above 0 is the earliest start. `nice` may be
- * SAME_NICE.
+ * Pin and release in one call. No `nodes`: the pin stays as it is; empty ones take it away. A `begin` above 0 is the
+ * earliest start. `nice` may be SAME_NICE.
  */
 int smartmig_release(const char *job, const char *nodes, const char *partition, const char *mark, long begin,
 		     int nice)
@@ -469,8 +469,9 @@ int smartmig_release(const char *job, const char *nodes, const char *partition, 
 	slurm_init_job_desc_msg(&request);
 	request.job_id_str = (char *) job;
 	request.priority = INFINITE;
-	request.req_nodes = (char *) nodes;
 	request.admin_comment = (char *) mark;
+	if (nodes != NULL)
+		request.req_nodes = (char *) nodes;
 	if (nice != SAME_NICE)
 		request.nice = NICE_OFFSET + (uint32_t) nice;
 	if (begin > 0)
