@@ -120,6 +120,27 @@ def test_libslurm__after_a_failure_everything_is_asked_anew() -> None:
     assert names(reads) == ["n3"]
 
 
+def test_libslurm__a_handle_is_freed_after_the_last_call() -> None:
+    shim = FakeShim()
+    reads = library(shim)
+    assert names(reads) == ["n1", "n2"]
+    assert reads.close()
+    assert shim.n_open == 0
+    assert reads.close()
+    with pytest.raises(SlurmSilence, match="closed"):
+        reads.nodes(1.0)
+    # A call that hangs keeps its handle as long as it hangs.
+    reads = library(shim)
+    shim.may_answer.clear()
+    with pytest.raises(SlurmSilence, match="did not answer"):
+        reads.nodes(0.01)
+    assert not reads.close()
+    assert shim.n_open == 1
+    shim.may_answer.set()
+    assert eventually(reads.close)
+    assert shim.n_open == 0
+
+
 def source_of(slurm: FakeSlurm) -> SlurmSource:
     return SlurmSource(slurm, Translator("gpu", MigKnobs("a100-40gb", 1), 0.0), Cooling(), 0.01)
 

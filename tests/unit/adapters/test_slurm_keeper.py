@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from smartmig.adapters.slurm import marks
 from smartmig.adapters.slurm.actuator import Rules, SlurmActuator
 from smartmig.adapters.slurm.calls import Hold, Release, SlurmRefusal, SlurmSilence
 from smartmig.adapters.slurm.cards import MigKnobs
-from smartmig.adapters.slurm.keeper import BEHIND, Keeper, release_all
+from smartmig.adapters.slurm.keeper import BEHIND, STOP_S, Keeper, release_all
 from smartmig.adapters.slurm.records import JobRecord, NodeRecord, PartitionRecord, ReservationRecord
 from smartmig.adapters.slurm.source import Cooling, SlurmSource
 from smartmig.adapters.slurm.started import Started
@@ -77,8 +79,9 @@ class FakeSlurm:
         self._heard("set_node")
         self.done.append((name, gres, comment))
 
-    def close(self) -> None:
+    def close(self) -> bool:
         self.done.append(("closed",))
+        return True
 
 
 def tended(record: JobRecord) -> list[tuple[Any, ...]]:
@@ -186,4 +189,95 @@ def test_take_over__that_fails_leaves_the_switch_off(tmp_path: Path) -> None:
     slurm.silent = set()
     assert acts.take_over(1.0) == 1
     assert not off_file.exists()
+    acts.close()
+
+
+STRAY = job(priority=9, admin_comment="")
+
+
+def test_keeper__ends_between_two_jobs() -> None:
+    class Ends(FakeSlurm):
+        def hold(self, name: str, hold: Hold, timeout_s: float) -> None:
+            super().hold(name, hold, timeout_s)
+            keeper.stop()
+
+    slurm = Ends(STRAY, replace(STRAY, job_id=8))
+    keeper = Keeper(slurm, slurm, "gpu", 10.0, Cooling(), threading.Lock())
+    assert keeper.tend(5.0) == 2
+    assert slurm.done == [("7", Hold()), ("closed",)]
+
+
+def test_keeper__an_error_of_any_kind_is_said_and_does_not_end_it(caplog: pytest.LogCaptureFixture) -> None:
+    class Trips(FakeSlurm):
+        n_looks = 0
+
+        def jobs(self, partition: str, timeout_s: float) -> tuple[JobRecord, ...]:
+            self.n_looks += 1
+            if self.n_looks == 1:
+                raise ValueError("a value that nobody thought of")
+            return super().jobs(partition, timeout_s)
+
+    slurm = Trips(STRAY)
+    keeper = Keeper(slurm, slurm, "gpu", 10.0, Cooling(), threading.Lock())
+    keeper.start()
+    end_s = time.monotonic() + 10.0
+    while not slurm.done and time.monotonic() < end_s:
+        time.sleep(0.01)
+    keeper.stop()
+    assert slurm.done[0] == ("7", Hold())
+    assert "a value that nobody thought of" in caplog.text
+
+
+class Slow(FakeSlurm):
+    """Holds a job some time after it was asked to; whoever waits for that is told that Slurm is silent, or waits."""
+
+    def __init__(self, waits: bool, *records: JobRecord) -> None:
+        super().__init__(*records)
+        self.waits, self.begun, self.may_hold = waits, threading.Event(), threading.Event()
+
+    def hold(self, name: str, hold: Hold, timeout_s: float) -> None:
+        self.begun.set()
+        if not self.waits:
+            threading.Thread(target=self._hold_later, args=(name, hold, timeout_s)).start()
+            raise SlurmSilence("hold: no answer")
+        self._hold_later(name, hold, timeout_s)
+
+    def _hold_later(self, name: str, hold: Hold, timeout_s: float) -> None:
+        self.may_hold.wait()
+        self.records = (job(),)
+        super().hold(name, hold, timeout_s)
+
+    def release(self, name: str, release: Release, timeout_s: float) -> None:
+        super().release(name, release, timeout_s)
+        self.records = (replace(STRAY, admin_comment=marks.LET_GO),)
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["under way", "in doubt"])
+def test_let_go__a_hold_that_comes_late_does_not_stay(tmp_path: Path, waits: bool) -> None:
+    slurm = Slow(waits, job())
+    acts = actuator(slurm, tmp_path / "off")
+    acts.take_over(5.0)
+    slurm.records = (STRAY,)
+    assert slurm.begun.wait(10.0)
+    threading.Timer(STOP_S + 0.2 if waits else 0.2, slurm.may_hold.set).start()
+    assert acts.let_go(10.0) == 1
+    assert [done for done in slurm.done if done[0] == "7"] == [("7", Hold()), ("7", Release(marks.LET_GO))]
+    acts.close()
+
+
+def test_let_go__a_call_that_does_not_end_is_an_error_and_tried_again(tmp_path: Path) -> None:
+    class Owes(FakeSlurm):
+        settled = False
+
+        def close(self) -> bool:
+            return self.settled
+
+    slurm = Owes(job())
+    acts = actuator(slurm, tmp_path / "off")
+    acts.take_over(5.0)
+    with pytest.raises(AdapterError, match="still owes an answer"):
+        acts.let_go(0.7)
+    assert ("7", Release(marks.LET_GO)) in slurm.done
+    slurm.records, slurm.settled = (), True
+    assert acts.let_go(5.0) == 0
     acts.close()

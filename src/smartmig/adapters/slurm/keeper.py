@@ -21,6 +21,8 @@ from smartmig.types import JobKey
 
 PERIOD_S = 1.0
 CALL_S = 10.0
+STOP_S = 1.0
+"""How long letting go waits for what is under way, before it releases what it sees."""
 COOL_S, LONGEST_COOL_S = 5.0, 300.0
 """A job that could not start is left alone for so long, twice as long each time."""
 LONGEST_TURN_S = 60.0
@@ -90,16 +92,22 @@ class Keeper:
         self._partition, self._start_grace_s = partition, start_grace_s
         self._cooling, self._one_at_a_time = cooling, one_at_a_time
         self._end = threading.Event()
+        self._in_doubt = False
+        """whether Slurm may still do what was asked last"""
         self._thread = threading.Thread(target=self._keep, name="slurm-keeper", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self) -> None:
+    def stop(self) -> bool:
+        """Whether nothing that we asked for can happen any more, which may be asked again: a hold may be late."""
         self._end.set()
         if self._thread.is_alive():
-            self._thread.join(timeout=CALL_S)
-        self._reads.close()
+            self._thread.join(STOP_S)
+        if not self._reads.close() or self._thread.is_alive():
+            return False
+        in_doubt, self._in_doubt = self._in_doubt, False
+        return not in_doubt
 
     def _keep(self) -> None:
         while not self._end.wait(PERIOD_S):
@@ -108,10 +116,18 @@ class Keeper:
             except AdapterError as error:
                 # A controller that is away comes back; then everything is looked at again.
                 log.warning("the queue is not looked after: %s", error)
+            except Exception:
+                log.exception("the queue is not looked after")
 
     def tend(self, timeout_s: float) -> int:
         """Bring strays into our queue, hand back what we cannot place, take back what did not start; how many jobs
         are ours."""
+        self._in_doubt = True
+        n_ours = self._tend(timeout_s)
+        self._in_doubt = False
+        return n_ours
+
+    def _tend(self, timeout_s: float) -> int:
         end_s = time.monotonic() + timeout_s
         n_ours = 0
         cooling = self._cooling.untils()
@@ -124,12 +140,16 @@ class Keeper:
             n_ours += duty is not Duty.not_ours
             if duty in (Duty.none, Duty.not_ours):
                 continue
+            if self._end.is_set():
+                return n_ours
             left_s = end_s - time.monotonic()
             if left_s <= 0:
                 raise SlurmSilence(f"the queue was not looked after to its end within {timeout_s:g} s")
             with suppress(SlurmRefusal), self._one_at_a_time:
                 # The list may be older than the last plan.
                 for now in _now(self._writes, record, left_s):
+                    if self._end.is_set():
+                        return n_ours
                     self._do_duty(now, left_s)
         self._cooling.forget(present)
         return n_ours

@@ -105,8 +105,8 @@ class LibSlurm:
         words = [text.encode() for text in (name, gres, comment)]
         self._write(f"update of node {name}", lambda: self._shim.smartmig_set_node(*words), timeout_s)
 
-    def close(self) -> None:
-        self._thread.close()
+    def close(self) -> bool:
+        return self._thread.close(lambda: self._shim.smartmig_close(self._handle))
 
     def _read(
         self, what: str, call: Callable[[], int], reader: RecordReader[Record], timeout_s: float

@@ -111,8 +111,9 @@ class Scontrol:
     def set_node(self, name: str, gres: str, comment: str, timeout_s: float) -> None:
         self._run(["update", f"NodeName={name}", f"Gres={gres}", f"Comment={comment}"], timeout_s)
 
-    def close(self) -> None:
+    def close(self) -> bool:
         """Nothing is open."""
+        return True
 
     def _job_records(self, words: list[str], timeout_s: float) -> tuple[JobRecord, ...]:
         rows = self._show(words, timeout_s)
