@@ -42,7 +42,6 @@ def load_shim(path: Path, conf: Path | None) -> ctypes.CDLL:
     shim.smartmig_length.restype = ctypes.c_long
     shim.smartmig_text.restype = ctypes.c_void_p
     shim.smartmig_close.restype = None
-    shim.smartmig_version.restype = ctypes.c_long
     shim.smartmig_init(os.fsencode(conf) if conf is not None else None)
     return shim
 

@@ -56,7 +56,6 @@ class JobRecord:
     tres_per_job: str
     tres_per_socket: str
     tres_per_task: str
-    gres_total: str
     gres_detail: str
     """of each node in turn, joined by `;`"""
     dependency: str
@@ -65,10 +64,8 @@ class JobRecord:
     excluded_nodes: tuple[str, ...]
     required_nodes: tuple[str, ...]
     reservation: str
-    licenses: str
     shared: int
     """0 = wants nodes for itself"""
-    restarts: int
     comment: str
     admin_comment: str
 

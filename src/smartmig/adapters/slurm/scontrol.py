@@ -153,7 +153,6 @@ class Scontrol:
             tres_per_job=_text(row.get("TresPerJob", "")),
             tres_per_socket=_text(row.get("TresPerSocket", "")),
             tres_per_task=_text(row.get("TresPerTask", "")),
-            gres_total="",
             gres_detail=";".join(details),
             dependency=_text(row["Dependency"]),
             het_job_id=int(row.get("HetJobId", 0)),
@@ -161,9 +160,7 @@ class Scontrol:
             excluded_nodes=self._names(row["ExcNodeList"], timeout_s),
             required_nodes=self._names(row["ReqNodeList"], timeout_s),
             reservation=_text(row.get("Reservation", "")),
-            licenses=_text(row["Licenses"]),
             shared=0 if row["OverSubscribe"] == "NO" else 1,
-            restarts=int(row["Restarts"]),
             comment=_text(row.get("Comment", "")),
             admin_comment=_text(row.get("AdminComment", "")),
         )

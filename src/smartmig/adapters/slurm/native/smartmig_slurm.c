@@ -252,16 +252,6 @@ const char *smartmig_error(int code)
 	return slurm_strerror(code);
 }
 
-long smartmig_version(void)
-{
-	return slurm_api_version();
-}
-
-int smartmig_ping(void)
-{
-	return slurm_ping(0) ? failed() : 0;
-}
-
 /* When the controller started; 0 = it did not say. */
 int smartmig_boot(long *boot)
 {
@@ -306,7 +296,6 @@ static void put_job(handle_t *h, const slurm_job_info_t *job)
 	put(h, job->tres_per_job);
 	put(h, job->tres_per_socket);
 	put(h, job->tres_per_task);
-	put(h, job->gres_total);
 	size_t from = h->length;
 	for (uint32_t at = 0; at < job->gres_detail_cnt; at++) {
 		const char *detail = job->gres_detail_str[at];
@@ -322,9 +311,7 @@ static void put_job(handle_t *h, const slurm_job_info_t *job)
 	put_hosts(h, job->exc_nodes);
 	put_hosts(h, job->req_nodes);
 	put(h, job->resv_name);
-	put(h, job->licenses);
 	put_number(h, job->shared);
-	put_number(h, job->restart_cnt);
 	put(h, job->comment);
 	put(h, job->admin_comment);
 	end_record(h);
