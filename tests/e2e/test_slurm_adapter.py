@@ -494,6 +494,14 @@ def test_open__refuses_bad_knobs(knobs: dict[str, object], error: type[Exception
         Slurm(**knobs).open()  # type: ignore[arg-type]
 
 
+def test_shim__of_another_release_is_refused(rig: SlurmRig) -> None:
+    paths = Installed.find(str(rig.etc))
+    (rig.folder / "shim.c").write_text("void *smartmig_open(void) { return 0; }")
+    rig.call(["gcc", "-shared", "-fPIC", "-o", str(rig.folder / "shim.so"), str(rig.folder / "shim.c")], user="root")
+    with pytest.raises(AdapterError, match=r"of another release; build it again with `smartmig slurm install`"):
+        load_shim(rig.folder / "shim.so", paths.conf)
+
+
 def test_partition__unknown_is_refused(rig: SlurmRig) -> None:
     with pytest.raises(AdapterError, match=r"no partition 'nope'\. Known: gpu, other"):
         Slurm(partition="nope", config=str(rig.etc)).open().source.observe(10)

@@ -36,12 +36,15 @@ def load_shim(path: Path, conf: Path | None) -> ctypes.CDLL:
         shim = ctypes.CDLL(str(path))
     except OSError as error:
         raise AdapterError(f"{path}: cannot be loaded: {error}; build it again with `smartmig slurm install`") from None
-    shim.smartmig_open.restype = ctypes.c_void_p
-    shim.smartmig_forget.restype = None
-    shim.smartmig_error.restype = ctypes.c_char_p
-    shim.smartmig_length.restype = ctypes.c_long
-    shim.smartmig_text.restype = ctypes.c_void_p
-    shim.smartmig_close.restype = None
+    try:
+        shim.smartmig_open.restype = ctypes.c_void_p
+        shim.smartmig_forget.restype = None
+        shim.smartmig_error.restype = ctypes.c_char_p
+        shim.smartmig_length.restype = ctypes.c_long
+        shim.smartmig_text.restype = ctypes.c_void_p
+        shim.smartmig_close.restype = None
+    except AttributeError:
+        raise AdapterError(f"{path}: is of another release; build it again with `smartmig slurm install`") from None
     shim.smartmig_init(os.fsencode(conf) if conf is not None else None)
     return shim
 
