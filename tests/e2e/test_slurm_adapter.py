@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
 from dataclasses import asdict
 
 import pytest
-from slurm_rig import PARTITION, WAIT_S, SlurmRig, missing
-from slurm_site import Site
+from slurm_rig import PARTITION, SlurmRig, missing
+from slurm_ways import both_ways, seen, why
 
 from smartmig.adapters.slurm import Slurm, marks
 from smartmig.adapters.slurm.calls import Hold, Release
@@ -18,56 +17,9 @@ from smartmig.adapters.slurm.paths import Installed
 from smartmig.adapters.slurm.scontrol import Scontrol
 from smartmig.errors import AdapterError, InputError
 from smartmig.ports import Connection
-from smartmig.types import ClusterState, JobKey, Layout, Placement, Repartition, Share, Start, Stop
+from smartmig.types import JobKey, Layout, Placement, Repartition, Share, Start, Stop
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
-
-# Slurm's library reads one configuration in the life of a process: no other test may load it in this one.
-
-
-@pytest.fixture(scope="module")
-def rig() -> Iterator[SlurmRig]:
-    with SlurmRig() as rig:
-        Site(rig).install()
-        yield rig
-
-
-both_ways = pytest.mark.parametrize("via", ["libslurm", "scontrol"])
-
-
-@pytest.fixture
-def via() -> str:
-    return "libslurm"
-
-
-@pytest.fixture
-def connection(rig: SlurmRig, via: str) -> Iterator[Connection]:
-    (rig.jobs / "ran.log").unlink(missing_ok=True)
-    connection = Slurm(partition=PARTITION, config=str(rig.etc), via=via).open()
-    connection.source.observe(10)
-    connection.actuator.take_over(10)
-    yield connection
-    connection.actuator.let_go(10)
-    rig.call(["scancel", "--user=nobody"], check=False)
-    rig.wait(lambda: not rig.call(["squeue", "-a", "-h"]).strip())
-    connection.actuator.close()
-    connection.source.close()
-
-
-def seen(connection: Connection, queued: int) -> ClusterState:
-    state = connection.source.observe(10)
-    end_s = time.monotonic() + WAIT_S
-    while len(state.queued) < queued and time.monotonic() < end_s:
-        connection.source.wait(0.1)
-        state = connection.source.observe(10)
-    assert len(state.queued) == queued
-    return state
-
-
-def why(connection: Connection, action: Start | Stop | Repartition) -> str:
-    (outcome,) = connection.actuator.apply((action,), 10)
-    assert outcome.done == (not outcome.why)
-    return outcome.why
 
 
 def test_both_ways__say_the_same(rig: SlurmRig) -> None:
@@ -80,20 +32,16 @@ def test_both_ways__say_the_same(rig: SlurmRig) -> None:
     rig.wait(lambda: rig.job(running)["JobState"] == "RUNNING")
     paths = Installed.find(str(rig.etc))
     library, command = LibSlurm(load_shim(paths.shim, paths.conf), "test"), Scontrol(paths.conf)
-    # Named differently, and not read: the total, the reason of a job that runs, and a word for "no preference".
-    unread = {"gres_total", "shared", "reason", "array_tasks"}
+    # Named differently, and not read: the reason of a job that runs, and a word for "no preference".
+    unread = {"shared", "reason", "array_tasks"}
     ours, theirs = (
-        [
-            {key: value for key, value in asdict(one).items() if key not in unread}
-            for one in way.jobs(PARTITION, 10) or ()
-        ]
+        [{key: value for key, value in asdict(one).items() if key not in unread} for one in way.jobs(PARTITION, 10)]
         for way in (library, command)
     )
     assert ours == theirs
     assert len(ours) == 3
     assert [one.array_tasks.partition("%")[0] for one in library.job(array, 10)] == ["1,3,5,7,9"]
     nodes = library.nodes(10)
-    assert nodes is not None
     assert [(node.name, node.gres, node.gres_used, node.n_cpus, node.n_cpus_used) for node in nodes] == [
         (node.name, node.gres, node.gres_used, node.n_cpus, node.n_cpus_used) for node in command.nodes(10)
     ]
@@ -129,24 +77,6 @@ def test_start__a_hold_that_came_after_the_look_wins(rig: SlurmRig, connection: 
     rig.scontrol("hold", str(job))
     assert why(connection, Start(request.key, (Share("node1", 1),)))
     assert (rig.job(job)["JobState"], rig.job(job)["Priority"]) == ("PENDING", "0")
-
-
-def test_start__of_a_job_whose_id_came_again_is_refused(rig: SlurmRig, connection: Connection) -> None:
-    def submitted_to_a_new_controller() -> int:
-        rig.stop_controller(signal.SIGKILL)
-        rig.start_controller(forgets=True)
-        rig.wait(lambda: set(rig.node_states().values()) == {"idle"})
-        time.sleep(1.1)  # Slurm counts in seconds, and jobs as old as the controller rest
-        return rig.sbatch("--gres=gpu:1")
-
-    job = submitted_to_a_new_controller()
-    request = seen(connection, 1).queued[0]
-    assert submitted_to_a_new_controller() == job == int(request.key.job_id)
-    assert why(connection, Start(request.key, (Share("node1", 1),))), "by what was seen of the first one"
-    assert (rig.job(job)["JobState"], rig.job(job)["AdminComment"]) == ("PENDING", "smartmig")
-    (again,) = [one for one in seen(connection, 1).queued if one.key != request.key]
-    assert why(connection, Start(again.key, (Share("node1", 1),))) == ""
-    rig.wait(lambda: len(rig.runs()) == 1)
 
 
 def test_start__node_without_cpus_is_refused(rig: SlurmRig, connection: Connection) -> None:
@@ -270,6 +200,54 @@ def test_hold__does_not_end_with_a_change_of_niceness(rig: SlurmRig, connection:
     writes.close()
 
 
+def tasks(rig: SlurmRig, array: int) -> dict[str, tuple[str, bool, str]]:
+    """Of an array: (state, held, administrator's comment) by what `squeue` calls the tasks."""
+    found = {}
+    for line in rig.scontrol("show", "-o", "job", str(array)).splitlines():
+        row = dict(word.split("=", 1) for word in line.split() if "=" in word)
+        mark = line.partition(" AdminComment=")[2].partition(" Comment=")[0].partition(" StdErr=")[0].strip()
+        found[row["ArrayTaskId"]] = row["JobState"], row["Priority"] == "0", mark
+    return found
+
+
+@both_ways
+def test_let_go__of_an_array_spares_a_task_that_its_owner_holds(rig: SlurmRig, connection: Connection) -> None:
+    array = rig.sbatch("--gres=gpu:1", "--array=0-8:2", "--begin=now+600")
+    rig.scontrol("hold", f"{array}_4")
+    assert connection.actuator.let_go(10) == 1
+    assert tasks(rig, array) == {
+        "0,2,6,8": ("PENDING", False, "smartmig let go"),
+        "4": ("PENDING", True, "smartmig held"),
+    }
+    connection.actuator.take_over(10)
+    assert {name: held for name, (_, held, _) in tasks(rig, array).items()} == {"0,2,6,8": True, "4": True}
+    assert connection.actuator.let_go(10) == 1
+    rig.scontrol("release", f"{array}_4")
+    assert not any(held for _, held, _ in tasks(rig, array).values())
+
+
+@both_ways
+def test_take_over__of_an_array_touches_only_the_tasks_that_wait(rig: SlurmRig, connection: Connection) -> None:
+    array = rig.sbatch("--gres=mig:1g.5gb:1", "--array=0-3", seconds=60)
+    requests = seen(connection, 4).queued
+    plan = tuple(Start(request.key, (Share("node8", 0, 0, at),)) for request, at in zip(requests, (4, 6), strict=False))
+    assert [outcome.why for outcome in connection.actuator.apply(plan, 10)] == ["", ""]
+    rig.wait(lambda: len(rig.runs()) == 2)
+    before = tasks(rig, array)
+    # The other two would run now, too.
+    rig.scontrol("update", "NodeName=node8", "State=DRAIN", "Reason=x", user="root")
+    assert connection.actuator.let_go(10) == 1
+    let_go = tasks(rig, array)
+    assert connection.actuator.take_over(10) == 1
+    after = tasks(rig, array)
+    rig.scontrol("update", "NodeName=node8", "State=RESUME", user="root")
+    assert before["0"][2].endswith("on=node8/0@4")
+    assert {name: let_go[name] for name in ("0", "1")} == {name: before[name] for name in ("0", "1")}
+    assert after == before
+    assert let_go["2-3"] == ("PENDING", False, "smartmig let go")
+    assert [job.shares[0].start for job in connection.source.observe(10).running] == [4, 6]
+
+
 def test_hold__of_a_job_that_ran_stays_until_it_is_released(rig: SlurmRig, connection: Connection) -> None:
     job = rig.sbatch("--gres=gpu:1", "--nodelist=node2", seconds=20)
     (request,) = seen(connection, 1).queued
@@ -342,30 +320,23 @@ def test_recut__failing_command_brings_the_old_cut_back(rig: SlurmRig) -> None:
     connection.source.close()
 
 
-def test_silence__is_an_error_in_time_not_a_hang(rig: SlurmRig) -> None:
-    connection = Slurm(partition=PARTITION, config=str(rig.etc)).open()
-    connection.source.observe(10)
-    rig.stop_controller()
-    try:
-        begun_s = time.monotonic()
-        with pytest.raises(AdapterError):
-            connection.source.observe(0.5)
-        (outcome,) = connection.actuator.apply((Start(JobKey("1", 1.0), (Share("node1", 1),)),), 0.5)
-        assert not outcome.done
-        assert not connection.source.wait(0.3)
-        assert time.monotonic() - begun_s < 30  # asked for 1.3; without limits of ours it would be minutes
-    finally:
-        rig.start_controller()
-    rig.wait(lambda: _answers(connection))
-    connection.actuator.close()
-    connection.source.close()
+# After the other starts: a job of an id that a node may still have goes elsewhere.
+def test_start__of_a_job_whose_id_came_again_is_refused(rig: SlurmRig, connection: Connection) -> None:
+    def submitted_to_a_new_controller() -> int:
+        rig.stop_controller(signal.SIGKILL)
+        rig.start_controller(forgets=True)
+        rig.wait(lambda: set(rig.node_states().values()) == {"idle"})
+        time.sleep(1.1)  # Slurm counts in seconds, and jobs as old as the controller rest
+        return rig.sbatch("--gres=gpu:1")
 
-
-def _answers(connection: Connection) -> bool:
-    try:
-        return len(connection.source.observe(2).nodes) == 8
-    except AdapterError:
-        return False
+    job = submitted_to_a_new_controller()
+    request = seen(connection, 1).queued[0]
+    assert submitted_to_a_new_controller() == job == int(request.key.job_id)
+    assert why(connection, Start(request.key, (Share("node1", 1),))), "by what was seen of the first one"
+    assert (rig.job(job)["JobState"], rig.job(job)["AdminComment"]) == ("PENDING", "smartmig")
+    (again,) = [one for one in seen(connection, 1).queued if one.key != request.key]
+    assert why(connection, Start(again.key, (Share("node1", 1),))) == ""
+    rig.wait(lambda: len(rig.runs()) == 1)
 
 
 @pytest.mark.parametrize(
@@ -381,6 +352,14 @@ def _answers(connection: Connection) -> bool:
 def test_open__refuses_bad_knobs(knobs: dict[str, object], error: type[Exception], sentence: str) -> None:
     with pytest.raises(error, match=sentence):
         Slurm(**knobs).open()  # type: ignore[arg-type]
+
+
+def test_shim__of_another_release_is_refused(rig: SlurmRig) -> None:
+    paths = Installed.find(str(rig.etc))
+    (rig.folder / "shim.c").write_text("void *smartmig_open(void) { return 0; }")
+    rig.call(["gcc", "-shared", "-fPIC", "-o", str(rig.folder / "shim.so"), str(rig.folder / "shim.c")], user="root")
+    with pytest.raises(AdapterError, match=r"of another release; build it again with `smartmig slurm install`"):
+        load_shim(rig.folder / "shim.so", paths.conf)
 
 
 def test_partition__unknown_is_refused(rig: SlurmRig) -> None:

@@ -52,7 +52,6 @@ def job(**changes: Any) -> JobRecord:
         "tres_per_job": "",
         "tres_per_socket": "",
         "tres_per_task": "",
-        "gres_total": "",
         "gres_detail": "",
         "dependency": "",
         "het_job_id": 0,
@@ -60,9 +59,7 @@ def job(**changes: Any) -> JobRecord:
         "excluded_nodes": (),
         "required_nodes": (),
         "reservation": "",
-        "licenses": "",
         "shared": 65534,
-        "restarts": 0,
         "comment": "",
         "admin_comment": marks.HELD,
     }

@@ -16,7 +16,6 @@ import os
 import shlex
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 from smartmig.adapters.slurm.actuator import Rules, SlurmActuator
 from smartmig.adapters.slurm.calls import SlurmReads, SlurmWrites
@@ -120,7 +119,3 @@ class Ways:
 
     def _open(self, name: str) -> LibSlurm | Scontrol:
         return LibSlurm(self._shim, name) if self._shim is not None else Scontrol(self.installed.conf)
-
-
-def default_config() -> Path:
-    return Installed.find("").config

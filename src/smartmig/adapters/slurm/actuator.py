@@ -25,6 +25,8 @@ from smartmig.errors import AdapterError
 from smartmig.types import JobKey, Outcome, Plan, Repartition, Share, Start, Stop
 
 NO_TIME = "there was no time left for it"
+LOOK_AGAIN_S = 0.5
+"""until then a late hold may have come, where somebody lets go"""
 
 
 class NoRoom(AdapterError):
@@ -64,7 +66,8 @@ class SlurmActuator:
         self._pool = ThreadPoolExecutor(len(writers), thread_name_prefix="slurm-start")
         self._cooling, self._started, self._rules = cooling, started, rules
         self._one_at_a_time = threading.Lock()
-        self._keeper: Keeper | None = None
+        self._keepers: list[Keeper] = []
+        """the newest, and those of which something may still be under way"""
         self._booked: dict[str, tuple[int, int]] = {}
         self._seen: dict[int, JobRecord] = {}
         self._acted_on: dict[JobKey, JobRecord] = {}
@@ -89,7 +92,7 @@ class SlurmActuator:
     def take_over(self, timeout_s: float) -> int:
         if self._rules.off_file is None:
             raise AdapterError("mode act needs the submit script; put it there with `smartmig slurm install`")
-        self._end_keeper()
+        self._end_keepers()
         keeper = Keeper(
             *self._open_both(), self._rules.partition, self._rules.start_grace_s, self._cooling, self._one_at_a_time
         )
@@ -99,38 +102,48 @@ class SlurmActuator:
         except OSError as error:
             keeper.stop()
             raise AdapterError(f"{self._rules.off_file}: cannot be removed: {error.strerror}") from None
-        except AdapterError:
-            keeper.stop()
+        except Exception:
+            self._keepers.append(keeper)
+            self._end_keepers()
             # Nobody would start what is held from now on.
             with suppress(OSError):
                 switch_off(self._rules.off_file)
             raise
         keeper.start()
-        self._keeper = keeper
+        self._keepers.append(keeper)
         return n_held
 
     def let_go(self, timeout_s: float) -> int:
+        end_s = time.monotonic() + timeout_s
         if self._rules.off_file is not None:
             # Even where that is not allowed, what is held must be released.
             with suppress(OSError):
                 switch_off(self._rules.off_file)
-        self._end_keeper()
-        reads, writes = self._open_both()
-        try:
-            return release_all(reads, writes, self._rules.partition, timeout_s)
-        finally:
-            reads.close()
+        n_released = 0
+        while True:
+            settled = self._end_keepers()
+            reads, writes = self._open_both()
+            try:
+                n_released += release_all(reads, writes, self._rules.partition, max(end_s - time.monotonic(), 0.001))
+            finally:
+                reads.close()
+            if settled:
+                return n_released
+            # A hold that was late may have come after the look.
+            if time.monotonic() + LOOK_AGAIN_S > end_s:
+                raise SlurmSilence(f"{n_released} jobs were let go; slurmctld still owes an answer to an earlier call")
+            time.sleep(LOOK_AGAIN_S)
 
     def close(self) -> None:
-        self._end_keeper()
+        self._end_keepers()
         self._pool.shutdown(wait=False, cancel_futures=True)
         for writer in self._writers:
             writer.close()
 
-    def _end_keeper(self) -> None:
-        if self._keeper is not None:
-            self._keeper.stop()
-            self._keeper = None
+    def _end_keepers(self) -> bool:
+        """Whether nothing of theirs is under way any more."""
+        self._keepers = [keeper for keeper in self._keepers if not keeper.stop()]
+        return not self._keepers
 
     def _try(self, action: Stop | Repartition, end_s: float) -> Outcome:
         begun_s = time.monotonic()
@@ -156,7 +169,7 @@ class SlurmActuator:
             why = SlurmSilence(NO_TIME)
         else:
             writer = self._free.get()
-            self._started.note(action.key, release.nodes)
+            self._started.note(action.key, tuple(share.node for share in action.shares))
             try:
                 writer.release(action.key.job_id, release, end_s - begun_s)
             except AdapterError as error:

@@ -12,6 +12,9 @@ from smartmig.errors import AdapterError
 
 Answer = TypeVar("Answer")
 
+CLOSE_S = 0.1
+"""A thread with nothing to do ends much sooner."""
+
 
 class SlurmRefusal(AdapterError):
     """Slurm answered, and said no."""
@@ -27,8 +30,8 @@ class Release:
 
     mark: str
     """its administrator's comment from then on"""
-    nodes: tuple[str, ...] = ()
-    """pinned there; empty = anywhere"""
+    nodes: tuple[str, ...] | None = None
+    """pinned there; empty = anywhere, None = as it was"""
     partition: str = ""
     """of those it named, only this one; empty = as it was"""
     begin_s: int = 0
@@ -48,21 +51,23 @@ class Hold:
 
 
 class SlurmReads(Protocol):
-    """`None` = nothing has changed since the last call of the same reader."""
+    """Where nothing has changed since the last call of the same reader, the answer is the very same tuple."""
 
-    def jobs(self, partition: str, timeout_s: float) -> tuple[JobRecord, ...] | None: ...
+    def jobs(self, partition: str, timeout_s: float) -> tuple[JobRecord, ...]: ...
 
-    def nodes(self, timeout_s: float) -> tuple[NodeRecord, ...] | None: ...
+    def nodes(self, timeout_s: float) -> tuple[NodeRecord, ...]: ...
 
-    def partitions(self, timeout_s: float) -> tuple[PartitionRecord, ...] | None: ...
+    def partitions(self, timeout_s: float) -> tuple[PartitionRecord, ...]: ...
 
-    def reservations(self, timeout_s: float) -> tuple[ReservationRecord, ...] | None: ...
+    def reservations(self, timeout_s: float) -> tuple[ReservationRecord, ...]: ...
 
     def boot_s(self, timeout_s: float) -> int:
         """When the controller started."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> bool:
+        """Nothing more can be asked. Whether nothing is under way any more, which may be asked again."""
+        ...
 
 
 class SlurmWrites(Protocol):
@@ -84,7 +89,9 @@ class SlurmWrites(Protocol):
 
     def set_node(self, name: str, gres: str, comment: str, timeout_s: float) -> None: ...
 
-    def close(self) -> None: ...
+    def close(self) -> bool:
+        """As that of `SlurmReads`."""
+        ...
 
 
 class TimedThread:
@@ -99,17 +106,20 @@ class TimedThread:
         self._error: BaseException | None = None
         self._begin, self._done = threading.Semaphore(0), threading.Semaphore(0)
         self._late = self._closed = False
+        self._sending = threading.Lock()
+        self._last: Callable[[], object] | None = None
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 
     def call(self, work: Callable[[], Answer], timeout_s: float, what: str) -> Answer:
-        if self._closed:
-            raise SlurmSilence(f"the connection to slurmctld is closed ({what} not sent)")
-        if self._late and not self._done.acquire(blocking=False):
-            raise SlurmSilence(f"slurmctld still owes an answer to an earlier call ({what} not sent)")
-        self._late = False
-        self._work = work
-        self._begin.release()
+        with self._sending:
+            if self._closed:
+                raise SlurmSilence(f"the connection to slurmctld is closed ({what} not sent)")
+            if self._late and not self._done.acquire(blocking=False):
+                raise SlurmSilence(f"slurmctld still owes an answer to an earlier call ({what} not sent)")
+            self._late = False
+            self._work = work
+            self._begin.release()
         if not self._done.acquire(timeout=max(timeout_s, 0.001)):
             self._late = True
             raise SlurmSilence(f"slurmctld did not answer within {timeout_s:g} s ({what}); look at `scontrol ping`")
@@ -117,19 +127,26 @@ class TimedThread:
             raise self._error
         return self._answer  # type: ignore[return-value]
 
-    def close(self) -> None:
-        self._closed = True
-        self._begin.release()
+    def close(self, last: Callable[[], object]) -> bool:
+        """No more calls. Whether none is under way any more; as soon as none is, `last` is called on the thread."""
+        with self._sending:
+            if not self._closed:
+                self._closed, self._last = True, last
+                self._begin.release()
+        self._thread.join(CLOSE_S)
+        return not self._thread.is_alive()
 
     def _serve(self) -> None:
         while True:
             self._begin.acquire()
-            if self._closed:
-                return
+            work, self._work = self._work, None
+            if work is None:
+                break
             self._answer, self._error = None, None
             try:
-                assert self._work is not None
-                self._answer = self._work()
+                self._answer = work()
             except BaseException as error:
                 self._error = error
             self._done.release()
+        assert self._last is not None
+        self._last()

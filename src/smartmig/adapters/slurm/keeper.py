@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -20,6 +21,8 @@ from smartmig.types import JobKey
 
 PERIOD_S = 1.0
 CALL_S = 10.0
+STOP_S = 1.0
+"""How long letting go waits for what is under way, before it releases what it sees."""
 COOL_S, LONGEST_COOL_S = 5.0, 300.0
 """A job that could not start is left alone for so long, twice as long each time."""
 LONGEST_TURN_S = 60.0
@@ -88,18 +91,23 @@ class Keeper:
         self._reads, self._writes = reads, writes
         self._partition, self._start_grace_s = partition, start_grace_s
         self._cooling, self._one_at_a_time = cooling, one_at_a_time
-        self._jobs: tuple[JobRecord, ...] = ()
         self._end = threading.Event()
+        self._in_doubt = False
+        """whether Slurm may still do what was asked last"""
         self._thread = threading.Thread(target=self._keep, name="slurm-keeper", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self) -> None:
+    def stop(self) -> bool:
+        """Whether nothing that we asked for can happen any more, which may be asked again: a hold may be late."""
         self._end.set()
         if self._thread.is_alive():
-            self._thread.join(timeout=CALL_S)
-        self._reads.close()
+            self._thread.join(STOP_S)
+        if not self._reads.close() or self._thread.is_alive():
+            return False
+        in_doubt, self._in_doubt = self._in_doubt, False
+        return not in_doubt
 
     def _keep(self) -> None:
         while not self._end.wait(PERIOD_S):
@@ -108,18 +116,23 @@ class Keeper:
             except AdapterError as error:
                 # A controller that is away comes back; then everything is looked at again.
                 log.warning("the queue is not looked after: %s", error)
+            except Exception:
+                log.exception("the queue is not looked after")
 
     def tend(self, timeout_s: float) -> int:
         """Bring strays into our queue, hand back what we cannot place, take back what did not start; how many jobs
         are ours."""
+        self._in_doubt = True
+        n_ours = self._tend(timeout_s)
+        self._in_doubt = False
+        return n_ours
+
+    def _tend(self, timeout_s: float) -> int:
         end_s = time.monotonic() + timeout_s
-        found = self._reads.jobs(self._partition, timeout_s)
-        if found is not None:
-            self._jobs = found
         n_ours = 0
         cooling = self._cooling.untils()
         present: set[JobKey] = set()
-        for record in self._jobs:
+        for record in self._reads.jobs(self._partition, timeout_s):
             if record.base_state != JobState.PENDING or self._partition not in record.partitions:
                 continue
             present.update((key_of(record), *keys_of(record)))
@@ -127,67 +140,85 @@ class Keeper:
             n_ours += duty is not Duty.not_ours
             if duty in (Duty.none, Duty.not_ours):
                 continue
+            if self._end.is_set():
+                return n_ours
             left_s = end_s - time.monotonic()
             if left_s <= 0:
                 raise SlurmSilence(f"the queue was not looked after to its end within {timeout_s:g} s")
             with suppress(SlurmRefusal), self._one_at_a_time:
                 # The list may be older than the last plan.
-                for now in self._writes.job(record.job_id, left_s):
-                    if now.job_id == record.job_id and now.submit_s == record.submit_s:
-                        self._do_duty(now, left_s)
+                for now in _now(self._writes, record, left_s):
+                    if self._end.is_set():
+                        return n_ours
+                    self._do_duty(now, left_s)
         self._cooling.forget(present)
         return n_ours
 
     def _do_duty(self, record: JobRecord, timeout_s: float) -> None:
-        name, now_s = name_of(record), time.time()
+        name, job_id, now_s = name_of(record), key_of(record).job_id, time.time()
+        before = as_before(record)
         match duty_of(record, now_s, self._start_grace_s, self._cooling.untils()):
             case Duty.take_back:
-                self._writes.hold(name, as_before(record), timeout_s)
+                self._writes.hold(name, before, timeout_s)
                 started = marks.read_start(record.admin_comment) is not None
                 longest_s = LONGEST_COOL_S if started else LONGEST_TURN_S
                 patience_s = self._cooling.leave(key_of(record), now_s, COOL_S, longest_s)
-                log.warning("job %s did not start (%s) and is left alone for %g s", name, record.reason, patience_s)
+                log.warning("job %s did not start (%s) and is left alone for %g s", job_id, record.reason, patience_s)
             case Duty.give_back:
                 why = str(asks.read_ask(record))
                 mark = marks.write_given_back(record.submit_s, now_s, why)
-                behind = own_nice(record) + BEHIND
-                self._writes.release(name, Release(mark, own_nodes(record), nice=behind), timeout_s)
-                log.warning("job %s is left to Slurm: %s", name, why)
+                self._writes.release(name, Release(mark, before.nodes, nice=own_nice(record) + BEHIND), timeout_s)
+                log.warning("job %s is left to Slurm: %s", job_id, why)
             case Duty.park:
                 begin_s = marks.read_parked(record.admin_comment)
                 if begin_s is None:
                     begin_s = 0 if record.eligible_s >= marks.FAR_S else record.eligible_s
-                release = Release(marks.write_parked(begin_s), own_nodes(record), begin_s=marks.FAR_S)
+                release = Release(marks.write_parked(begin_s), before.nodes, begin_s=marks.FAR_S)
                 self._writes.release(name, release, timeout_s)
             case Duty.hold:
-                self._writes.hold(name, as_before(record), timeout_s)
-                log.info("job %s waits for smartmig now", name)
+                self._writes.hold(name, before, timeout_s)
+                log.info("job %s waits for smartmig now", job_id)
 
 
 def release_all(reads: SlurmReads, writes: SlurmWrites, partition: str, timeout_s: float) -> int:
-    """Every job that we hold, parked or pinned is Slurm's again; how many. Goes on past jobs that Slurm refuses."""
+    """Every job that we hold, parked or pinned is Slurm's again; how many. Goes on past jobs that Slurm refuses, and
+    raises `AdapterError` at the end if any of them still waits for us."""
     end_s = time.monotonic() + timeout_s
     n_released = 0
-    for record in reads.jobs(partition, timeout_s) or ():
-        comment = record.admin_comment
-        if (
-            record.base_state != JobState.PENDING
-            or partition not in record.partitions
-            or not marks.is_ours(comment)
-            or comment == marks.LET_GO
-            or held_by_others(record)
-        ):
+    refused: list[str] = []
+    for record in reads.jobs(partition, timeout_s):
+        if not _waits_for_us(record, partition):
             continue
         left_s = end_s - time.monotonic()
         if left_s <= 0:
             raise SlurmSilence(f"only {n_released} jobs were let go within {timeout_s:g} s; call it again")
-        parked_s = marks.read_parked(comment)
+        parked_s = marks.read_parked(record.admin_comment)
         begin_s = 0 if parked_s is None else max(parked_s, int(time.time()))
-        release = Release(marks.LET_GO, own_nodes(record), begin_s=begin_s, nice=as_before(record).nice)
-        with suppress(SlurmRefusal):
-            writes.release(name_of(record), release, left_s)
+        before = as_before(record)
+        try:
+            writes.release(name_of(record), Release(marks.LET_GO, before.nodes, "", begin_s, before.nice), left_s)
             n_released += 1
+        except SlurmRefusal as error:
+            if any(_waits_for_us(now, partition) for now in _now(writes, record, left_s)):
+                refused.append(f"job {key_of(record).job_id}: {error}")
+    if refused:
+        raise SlurmRefusal(f"{n_released} jobs were let go, and Slurm refused {len(refused)}: {'; '.join(refused[:3])}")
     return n_released
+
+
+def _waits_for_us(record: JobRecord, partition: str) -> bool:
+    mark = record.admin_comment
+    pending = record.base_state == JobState.PENDING and partition in record.partitions
+    return pending and marks.is_ours(mark) and mark != marks.LET_GO and not held_by_others(record)
+
+
+def _now(writes: SlurmWrites, record: JobRecord, timeout_s: float) -> list[JobRecord]:
+    """The same job as Slurm has it now; empty if it is gone."""
+    try:
+        found = writes.job(record.job_id, timeout_s)
+    except SlurmRefusal:
+        return []
+    return [now for now in found if now.job_id == record.job_id and now.submit_s == record.submit_s]
 
 
 def own_nice(record: JobRecord) -> int:
@@ -203,5 +234,11 @@ def as_before(record: JobRecord) -> Hold:
 
 
 def name_of(record: JobRecord) -> str:
-    """As Slurm's calls take it: waiting array tasks that share a record go together."""
-    return str(record.job_id) if record.array_task_id is None else key_of(record).job_id
+    """As Slurm's calls take it: `12`, `12_3`, or `12_[0-2,4]` for tasks that wait together. Those are named one by one,
+    because `12` would be all of them, also those that run or that somebody holds."""
+    if not record.array_job_id or record.array_task_id is not None:
+        return key_of(record).job_id
+    tasks = record.array_tasks.partition("%")[0]
+    if ":" in tasks:  # scontrol knows no steps
+        tasks = ",".join(map(str, asks.read_tasks(tasks, sys.maxsize)))
+    return f"{record.array_job_id}_[{tasks}]"

@@ -36,12 +36,15 @@ def load_shim(path: Path, conf: Path | None) -> ctypes.CDLL:
         shim = ctypes.CDLL(str(path))
     except OSError as error:
         raise AdapterError(f"{path}: cannot be loaded: {error}; build it again with `smartmig slurm install`") from None
-    shim.smartmig_open.restype = ctypes.c_void_p
-    shim.smartmig_error.restype = ctypes.c_char_p
-    shim.smartmig_length.restype = ctypes.c_long
-    shim.smartmig_text.restype = ctypes.c_void_p
-    shim.smartmig_close.restype = None
-    shim.smartmig_version.restype = ctypes.c_long
+    try:
+        shim.smartmig_open.restype = ctypes.c_void_p
+        shim.smartmig_forget.restype = None
+        shim.smartmig_error.restype = ctypes.c_char_p
+        shim.smartmig_length.restype = ctypes.c_long
+        shim.smartmig_text.restype = ctypes.c_void_p
+        shim.smartmig_close.restype = None
+    except AttributeError:
+        raise AdapterError(f"{path}: is of another release; build it again with `smartmig slurm install`") from None
     shim.smartmig_init(os.fsencode(conf) if conf is not None else None)
     return shim
 
@@ -53,22 +56,21 @@ class LibSlurm:
         self._shim = shim
         self._handle = ctypes.c_void_p(shim.smartmig_open())
         self._thread = TimedThread(f"slurm-{name}")
-        self._last_nodes: tuple[NodeRecord, ...] = ()
         self._jobs, self._nodes = RecordReader(JobRecord), RecordReader(NodeRecord)
         self._partitions, self._reservations = RecordReader(PartitionRecord), RecordReader(ReservationRecord)
 
-    def jobs(self, partition: str, timeout_s: float) -> tuple[JobRecord, ...] | None:
+    def jobs(self, partition: str, timeout_s: float) -> tuple[JobRecord, ...]:
         name = partition.encode()
         return self._read("jobs", lambda: self._shim.smartmig_jobs(self._handle, name), self._jobs, timeout_s)
 
-    def nodes(self, timeout_s: float) -> tuple[NodeRecord, ...] | None:
+    def nodes(self, timeout_s: float) -> tuple[NodeRecord, ...]:
         return self._read("nodes", lambda: self._shim.smartmig_nodes(self._handle), self._nodes, timeout_s)
 
-    def partitions(self, timeout_s: float) -> tuple[PartitionRecord, ...] | None:
+    def partitions(self, timeout_s: float) -> tuple[PartitionRecord, ...]:
         call = self._shim.smartmig_partitions
         return self._read("partitions", lambda: call(self._handle), self._partitions, timeout_s)
 
-    def reservations(self, timeout_s: float) -> tuple[ReservationRecord, ...] | None:
+    def reservations(self, timeout_s: float) -> tuple[ReservationRecord, ...]:
         call = self._shim.smartmig_reservations
         return self._read("reservations", lambda: call(self._handle), self._reservations, timeout_s)
 
@@ -80,27 +82,23 @@ class LibSlurm:
     def job(self, job_id: int, timeout_s: float) -> tuple[JobRecord, ...]:
         reader = RecordReader(JobRecord)
         call = self._shim.smartmig_job
-        found = self._read(f"job {job_id}", lambda: call(self._handle, ctypes.c_uint(job_id)), reader, timeout_s)
-        return found or ()
+        return self._read(f"job {job_id}", lambda: call(self._handle, ctypes.c_uint(job_id)), reader, timeout_s)
 
     def release(self, job: str, release: Release, timeout_s: float) -> None:
-        words = [text.encode() for text in (job, ",".join(release.nodes), release.partition, release.mark)]
+        words = job.encode(), _nodes(release.nodes), release.partition.encode(), release.mark.encode()
         numbers = ctypes.c_long(release.begin_s), _nice(release.nice)
         call = self._shim.smartmig_release
         self._write(f"release of job {job}", lambda: call(*words, *numbers), timeout_s)
 
     def hold(self, job: str, hold: Hold, timeout_s: float) -> None:
-        nodes = None if hold.nodes is None else ",".join(hold.nodes).encode()
-        words = job.encode(), marks.HELD.encode(), nodes, _nice(hold.nice)
+        words = job.encode(), marks.HELD.encode(), _nodes(hold.nodes), _nice(hold.nice)
         self._write(f"hold of job {job}", lambda: self._shim.smartmig_hold(*words), timeout_s)
 
     def requeue(self, job: str, timeout_s: float) -> None:
         self._write(f"requeue of job {job}", lambda: self._shim.smartmig_requeue(job.encode()), timeout_s)
 
     def node(self, name: str, timeout_s: float) -> NodeRecord:
-        found = self.nodes(timeout_s)
-        self._last_nodes = self._last_nodes if found is None else found
-        for record in self._last_nodes:
+        for record in self.nodes(timeout_s):
             if record.name == name:
                 return record
         raise SlurmRefusal(f"node {name} is not known to Slurm")
@@ -109,20 +107,29 @@ class LibSlurm:
         words = [text.encode() for text in (name, gres, comment)]
         self._write(f"update of node {name}", lambda: self._shim.smartmig_set_node(*words), timeout_s)
 
-    def close(self) -> None:
-        self._thread.close()
+    def close(self) -> bool:
+        return self._thread.close(lambda: self._shim.smartmig_close(self._handle))
 
     def _read(
         self, what: str, call: Callable[[], int], reader: RecordReader[Record], timeout_s: float
-    ) -> tuple[Record, ...] | None:
-        def work() -> tuple[Record, ...] | None:
-            code = call()
-            if code == NO_CHANGE:
-                return None
-            self._check(code, what)
-            length = self._shim.smartmig_length(self._handle)
-            text = ctypes.string_at(self._shim.smartmig_text(self._handle), length)
-            return reader.read(text.decode(errors="replace"))
+    ) -> tuple[Record, ...]:
+        def work() -> tuple[Record, ...]:
+            # Kept where Slurm's time of it is kept, so that an answer for which nobody waits any more is not lost.
+            try:
+                code = call()
+                if code == NO_CHANGE and reader.last is not None:
+                    return reader.last
+                if code == NO_CHANGE:
+                    self._shim.smartmig_forget(self._handle)
+                    code = call()
+                self._check(code, what)
+                length = self._shim.smartmig_length(self._handle)
+                text = ctypes.string_at(self._shim.smartmig_text(self._handle), length)
+                return reader.read(text.decode(errors="replace"))
+            except BaseException:
+                # Perhaps it was half read, or another controller answers next.
+                self._shim.smartmig_forget(self._handle)
+                raise
 
         return self._thread.call(work, timeout_s, what)
 
@@ -134,6 +141,10 @@ class LibSlurm:
             text = (self._shim.smartmig_error(code) or b"").decode(errors="replace")
             kind = SlurmSilence if code in UNREACHABLE else SlurmRefusal
             raise kind(f"{what}: {text} ({code})")
+
+
+def _nodes(nodes: tuple[str, ...] | None) -> bytes | None:
+    return None if nodes is None else ",".join(nodes).encode()
 
 
 def _nice(nice: int | None) -> ctypes.c_int:

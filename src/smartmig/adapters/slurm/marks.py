@@ -99,5 +99,10 @@ def is_hold(comment: str, submit_s: int) -> bool:
     return held or (start is not None and start.submit_s == submit_s)
 
 
+def may_come_first(mark: str) -> bool:
+    """Whether a job that is not released after all, though it has this mark already, still counts as held by us."""
+    return read_start(mark) is not None or read_parked(mark) is not None
+
+
 def is_ours(comment: str) -> bool:
     return comment.startswith("smartmig ")

@@ -56,7 +56,6 @@ class JobRecord:
     tres_per_job: str
     tres_per_socket: str
     tres_per_task: str
-    gres_total: str
     gres_detail: str
     """of each node in turn, joined by `;`"""
     dependency: str
@@ -65,10 +64,8 @@ class JobRecord:
     excluded_nodes: tuple[str, ...]
     required_nodes: tuple[str, ...]
     reservation: str
-    licenses: str
     shared: int
     """0 = wants nodes for itself"""
-    restarts: int
     comment: str
     admin_comment: str
 
@@ -158,6 +155,8 @@ class RecordReader(Generic[Record]):
         self._kind: type[Record] = kind
         self._readers = [_READERS[str(field.type)] for field in fields(kind)]
         self._known: dict[str, Record] = {}
+        self.last: tuple[Record, ...] | None = None
+        """what was read last; None = nothing yet"""
 
     def read(self, text: str) -> tuple[Record, ...]:
         known, now = self._known, dict[str, Record]()
@@ -168,4 +167,5 @@ class RecordReader(Generic[Record]):
                 record = self._kind(*(read(value) for read, value in zip(self._readers, values, strict=False)))
             now[line] = record
         self._known = now
-        return tuple(now.values())
+        self.last = tuple(now.values())
+        return self.last

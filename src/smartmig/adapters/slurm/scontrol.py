@@ -78,15 +78,23 @@ class Scontrol:
         return _seconds(found[1]) if found else 0
 
     def release(self, job: str, release: Release, timeout_s: float) -> None:
-        words = [f"ReqNodeList={','.join(release.nodes)}", f"AdminComment={release.mark}"]
+        first, last = list[str](), list[str]()
+        # A mark that says that we do not hold the job must not stand there if it cannot be released.
+        (first if marks.may_come_first(release.mark) else last).append(f"AdminComment={release.mark}")
+        # Refused for the tasks of an array that wait together, which never have a pin of ours.
+        if release.nodes is not None:
+            first.append(f"ReqNodeList={','.join(release.nodes)}")
         if release.partition:
-            words.append(f"Partition={release.partition}")
+            first.append(f"Partition={release.partition}")
         if release.begin_s:
-            words.append(f"StartTime={datetime.fromtimestamp(release.begin_s, UTC):%Y-%m-%dT%H:%M:%S}")
-        self._run(["update", f"JobId={job}", *words], timeout_s)
-        self._run(["release", job], timeout_s)
+            first.append(f"StartTime={datetime.fromtimestamp(release.begin_s, UTC):%Y-%m-%dT%H:%M:%S}")
         if release.nice is not None:
-            self._run(["update", f"JobId={job}", f"Nice={release.nice}"], timeout_s)
+            last.append(f"Nice={release.nice}")
+        if first:
+            self._run(["update", f"JobId={job}", *first], timeout_s)
+        self._run(["release", job], timeout_s)
+        if last:
+            self._run(["update", f"JobId={job}", *last], timeout_s)
 
     def hold(self, job: str, hold: Hold, timeout_s: float) -> None:
         # The mark tells the submit script whose hold comes now. A new niceness would end it, so that is set before.
@@ -103,8 +111,9 @@ class Scontrol:
     def set_node(self, name: str, gres: str, comment: str, timeout_s: float) -> None:
         self._run(["update", f"NodeName={name}", f"Gres={gres}", f"Comment={comment}"], timeout_s)
 
-    def close(self) -> None:
+    def close(self) -> bool:
         """Nothing is open."""
+        return True
 
     def _job_records(self, words: list[str], timeout_s: float) -> tuple[JobRecord, ...]:
         rows = self._show(words, timeout_s)
@@ -144,7 +153,6 @@ class Scontrol:
             tres_per_job=_text(row.get("TresPerJob", "")),
             tres_per_socket=_text(row.get("TresPerSocket", "")),
             tres_per_task=_text(row.get("TresPerTask", "")),
-            gres_total="",
             gres_detail=";".join(details),
             dependency=_text(row["Dependency"]),
             het_job_id=int(row.get("HetJobId", 0)),
@@ -152,9 +160,7 @@ class Scontrol:
             excluded_nodes=self._names(row["ExcNodeList"], timeout_s),
             required_nodes=self._names(row["ReqNodeList"], timeout_s),
             reservation=_text(row.get("Reservation", "")),
-            licenses=_text(row["Licenses"]),
             shared=0 if row["OverSubscribe"] == "NO" else 1,
-            restarts=int(row["Restarts"]),
             comment=_text(row.get("Comment", "")),
             admin_comment=_text(row.get("AdminComment", "")),
         )

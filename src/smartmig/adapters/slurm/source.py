@@ -126,18 +126,11 @@ class SlurmSource:
         partition, reservations, boot_s = before.partition, before.reservations, before.boot_s
         if begun_s - self._static_s >= STATIC_S or partition is None:
             self._static_s = begun_s
-            partition = self._partition(end_s) or partition
-            found = self._reads.reservations(end_s - time.monotonic())
-            reservations = reservations if found is None else found
+            partition = self._partition(end_s)
+            reservations = self._reads.reservations(end_s - time.monotonic())
             boot_s = self._reads.boot_s(end_s - time.monotonic())
-        self._load_s = time.monotonic() - begun_s if jobs is not None else 0.0
-        after = Snapshot(
-            before.jobs if jobs is None else jobs,
-            before.nodes if nodes is None else nodes,
-            partition,
-            reservations,
-            boot_s,
-        )
+        self._load_s = 0.0 if jobs is before.jobs else time.monotonic() - begun_s
+        after = Snapshot(jobs, nodes, partition, reservations, boot_s)
         self._seen = after
         return not (
             _same(after.jobs, before.jobs)
@@ -146,10 +139,8 @@ class SlurmSource:
             and after.reservations == before.reservations
         )
 
-    def _partition(self, end_s: float) -> PartitionRecord | None:
+    def _partition(self, end_s: float) -> PartitionRecord:
         found = self._reads.partitions(end_s - time.monotonic())
-        if found is None:
-            return None
         name = self._translator.partition
         ours = next((part for part in found if part.name == name), None)
         if ours is None:
@@ -160,4 +151,6 @@ class SlurmSource:
 
 def _same(after: tuple[object, ...], before: tuple[object, ...]) -> bool:
     """Unchanged records are the same objects, so this is quick; scontrol makes new ones that compare equal."""
+    if after is before:
+        return True
     return len(after) == len(before) and all(new is old or new == old for new, old in zip(after, before, strict=True))

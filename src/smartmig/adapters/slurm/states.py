@@ -6,11 +6,6 @@ from enum import StrEnum
 
 from smartmig.types import NodeState
 
-NO_VAL = 0xFFFFFFFE
-INFINITE = 0xFFFFFFFF
-MEM_PER_CPU = 1 << 63
-"""flag of a memory request that counts for each CPU"""
-
 
 class JobState(StrEnum):
     """ "JOB STATE CODES" of squeue(1), without the flags that may follow after a plus."""

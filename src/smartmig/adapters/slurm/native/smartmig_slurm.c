@@ -230,6 +230,13 @@ void smartmig_close(void *handle)
 	}
 }
 
+/* The next answers are whole ones again: for when one was lost. */
+void smartmig_forget(void *handle)
+{
+	handle_t *h = handle;
+	h->jobs_time = h->nodes_time = h->partitions_time = h->reservations_time = 0;
+}
+
 const char *smartmig_text(void *handle)
 {
 	return ((handle_t *) handle)->text;
@@ -243,16 +250,6 @@ long smartmig_length(void *handle)
 const char *smartmig_error(int code)
 {
 	return slurm_strerror(code);
-}
-
-long smartmig_version(void)
-{
-	return slurm_api_version();
-}
-
-int smartmig_ping(void)
-{
-	return slurm_ping(0) ? failed() : 0;
 }
 
 /* When the controller started; 0 = it did not say. */
@@ -299,7 +296,6 @@ static void put_job(handle_t *h, const slurm_job_info_t *job)
 	put(h, job->tres_per_job);
 	put(h, job->tres_per_socket);
 	put(h, job->tres_per_task);
-	put(h, job->gres_total);
 	size_t from = h->length;
 	for (uint32_t at = 0; at < job->gres_detail_cnt; at++) {
 		const char *detail = job->gres_detail_str[at];
@@ -315,9 +311,7 @@ static void put_job(handle_t *h, const slurm_job_info_t *job)
 	put_hosts(h, job->exc_nodes);
 	put_hosts(h, job->req_nodes);
 	put(h, job->resv_name);
-	put(h, job->licenses);
 	put_number(h, job->shared);
-	put_number(h, job->restart_cnt);
 	put(h, job->comment);
 	put(h, job->admin_comment);
 	end_record(h);
@@ -452,8 +446,8 @@ static int update(job_desc_msg_t *request)
 }
 
 /*
- * Pin and release in one call; an empty `nodes` takes a pin away. A `begin` above 0 is the earliest start. `nice` may be
- * SAME_NICE.
+ * Pin and release in one call. No `nodes`: the pin stays as it is; empty ones take it away. A `begin` above 0 is the
+ * earliest start. `nice` may be SAME_NICE.
  */
 int smartmig_release(const char *job, const char *nodes, const char *partition, const char *mark, long begin,
 		     int nice)
@@ -462,8 +456,9 @@ int smartmig_release(const char *job, const char *nodes, const char *partition, 
 	slurm_init_job_desc_msg(&request);
 	request.job_id_str = (char *) job;
 	request.priority = INFINITE;
-	request.req_nodes = (char *) nodes;
 	request.admin_comment = (char *) mark;
+	if (nodes != NULL)
+		request.req_nodes = (char *) nodes;
 	if (nice != SAME_NICE)
 		request.nice = NICE_OFFSET + (uint32_t) nice;
 	if (begin > 0)
