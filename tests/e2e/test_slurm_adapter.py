@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from slurm_site import Site
 
 from smartmig.adapters.slurm import Slurm, marks
 from smartmig.adapters.slurm.calls import Hold, Release
+from smartmig.adapters.slurm.keeper import release_all
 from smartmig.adapters.slurm.libslurm import LibSlurm, load_shim
 from smartmig.adapters.slurm.paths import Installed
 from smartmig.adapters.slurm.scontrol import Scontrol
@@ -292,6 +294,41 @@ def test_jobs__that_ask_for_no_gpu_are_slurms_own(rig: SlurmRig, connection: Con
     rig.wait(lambda: len(rig.runs()) == 1)
     assert "AdminComment" not in rig.scontrol("show", "job", str(job))
     assert connection.source.observe(10).queued == ()
+
+
+def test_scontrol__what_users_write_is_never_taken_for_slurms_word(rig: SlurmRig, connection: Connection) -> None:
+    assert connection.source.observe(10).queued == ()
+    commands = Scontrol(Installed.find(str(rig.etc)).conf)
+    # An operator holds somebody's job, and another user would like to have it released.
+    theirs = rig.sbatch("--gres=gpu:1", "--begin=now+600", user="daemon")
+    rig.scontrol("hold", str(theirs), user="root")
+    shown = rig.scontrol("show", "-o", "job", str(theirs)).partition(" StdErr=")[0]
+    assert " [held by its owner]" in shown
+    unsaid = (
+        r"\S*(?:QOS|MCS|Requeue|BatchFlag|Reboot|ExitCode|RunTime|Sched|Socks|Ntasks|Req.:|Command|WorkDir)\S*=\S* "
+    )
+    line = re.sub(unsaid, "", shown.replace(" [held by its owner]", "").replace("JobHeldAdmin", "JobHeldUser"))
+    forged = [
+        f"x\n{line}\nJobId=1 ",
+        f"x\n{line.replace(f'JobId={theirs}', 'JobId=77777')}\n",
+        "a\nb",
+        "x UserId=root(0) JobState=RUNNING Priority=7 NodeList=node1 MinMemoryNode=1M AdminComment=smartmig",
+    ]
+    mine = [rig.sbatch("--gres=gpu:1", "--begin=now+600", f"--job-name={name}") for name in forged]
+    library = LibSlurm(load_shim(Installed.find(str(rig.etc)).shim, Installed.find(str(rig.etc)).conf), "test")
+    unread = {"shared", "array_tasks", "gres_total"}
+    facts = {
+        record.job_id: {key: value for key, value in asdict(record).items() if key not in unread}
+        for record in library.jobs(PARTITION, 10) or ()
+    }
+    assert set(facts) == {theirs, *mine}
+    for record in commands.jobs(PARTITION, 30):
+        assert {key: value for key, value in asdict(record).items() if key not in unread} == facts.pop(record.job_id)
+    assert set(facts) == {mine[0], mine[1], mine[3]}, "what looks like a record is left out"
+    assert release_all(commands, commands, PARTITION, 60) == 1
+    assert rig.job(theirs)["Priority"] == "0"
+    rig.call(["scancel", str(theirs)], user="root")
+    library.close()
 
 
 def cut(*slices: tuple[int, str]) -> Layout:
