@@ -289,6 +289,20 @@ def test_hold__of_a_job_that_ran_stays_until_it_is_released(rig: SlurmRig, conne
     assert len(rig.runs()) == 1
 
 
+@both_ways
+def test_partition__that_drains_starts_what_it_has(rig: SlurmRig, connection: Connection) -> None:
+    rig.sbatch("--gres=gpu:1")
+    try:
+        for state, queued in (("DOWN", 0), ("INACTIVE", 0), ("DRAIN", 1)):
+            rig.scontrol("update", f"PartitionName={PARTITION}", f"State={state}", user="root")
+            rig.wait(lambda queued=queued: len(connection.source.observe(10).queued) == queued)
+        (request,) = connection.source.observe(10).queued
+        assert why(connection, Start(request.key, (Share("node1", 1),))) == ""
+        rig.wait(lambda: len(rig.runs()) == 1)
+    finally:
+        rig.scontrol("update", f"PartitionName={PARTITION}", "State=UP", user="root")
+
+
 def test_jobs__that_ask_for_no_gpu_are_slurms_own(rig: SlurmRig, connection: Connection) -> None:
     job = rig.sbatch("--gres=gpu:0")
     rig.wait(lambda: len(rig.runs()) == 1)

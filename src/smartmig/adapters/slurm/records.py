@@ -114,6 +114,7 @@ class NodeRecord:
 class PartitionRecord:
     name: str
     state: str
+    """UP = it starts jobs, else DOWN"""
     nodes: tuple[str, ...]
     max_min: int | None
     """longest time limit; None = none"""

@@ -23,7 +23,7 @@ from smartmig.adapters.slurm.calls import Hold, Release, SlurmRefusal, SlurmSile
 from smartmig.adapters.slurm.records import JobRecord, NodeRecord, PartitionRecord, ReservationRecord
 from smartmig.adapters.slurm.scales import minutes, seconds, text
 from smartmig.adapters.slurm.squeue import COLUMNS, LIVE, WIDER, cut_off, read_job, read_table, split_records, wanted
-from smartmig.adapters.slurm.states import JobState
+from smartmig.adapters.slurm.states import PARTITION_DOWN, PARTITION_STARTS, PARTITION_UP, JobState
 from smartmig.errors import AdapterError
 
 _KEY = re.compile(r"(?:^| )([A-Z][A-Za-z]*(?:[:/][A-Za-z:/]+)?)=")
@@ -83,7 +83,8 @@ class Scontrol:
     def partitions(self, timeout_s: float) -> tuple[PartitionRecord, ...]:
         def read(row: Mapping[str, str]) -> PartitionRecord:
             nodes = self._names(row["Nodes"], timeout_s)
-            return PartitionRecord(row["PartitionName"], row["State"], nodes, minutes(row["MaxTime"]))
+            state = PARTITION_UP if row["State"] in PARTITION_STARTS else PARTITION_DOWN
+            return PartitionRecord(row["PartitionName"], state, nodes, minutes(row["MaxTime"]))
 
         return self._show(["show", "-a", "-o", "partition"], read, timeout_s)
 

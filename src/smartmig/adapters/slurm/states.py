@@ -56,8 +56,10 @@ NODE_WORDS: dict[str, NodeState] = {
     "DYNAMIC_NORM": NodeState.up,
 }
 
-PARTITION_UP = "UP"
-"""of `State` in scontrol(1): takes submissions and starts jobs"""
+PARTITION_UP, PARTITION_DOWN = "UP", "DOWN"
+"""as far as starts go"""
+PARTITION_STARTS = frozenset({"UP", "DRAIN"})
+"""of `State` in scontrol(1): the second takes no submissions, but starts what it has"""
 
 
 def node_state(words: str) -> NodeState:

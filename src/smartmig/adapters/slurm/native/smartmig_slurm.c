@@ -403,7 +403,8 @@ int smartmig_partitions(void *handle)
 	for (uint32_t at = 0; at < message->record_count; at++) {
 		partition_info_t *part = &message->partition_array[at];
 		put(h, part->name);
-		put(h, part->state_up == PARTITION_UP ? "UP" : "DOWN");
+		/* One that drains takes no new jobs, but starts those that it has. */
+		put(h, part->state_up & PARTITION_SCHED ? "UP" : "DOWN");
 		put_hosts(h, part->nodes);
 		put_minutes(h, part->max_time);
 		end_record(h);
