@@ -74,7 +74,8 @@ def why(connection: Connection, action: Start | Stop | Repartition) -> str:
 
 def test_both_ways__say_the_same(rig: SlurmRig) -> None:
     array = rig.sbatch("--gres=gpu:1", "--array=1-9:2%2", "--time=90", "--begin=now+90")
-    rig.sbatch("-N2", "--gres=gpu:a100:2", "--exclude=node[2-3]", "--comment=a b=c", f"--dependency=afterok:{array}")
+    wide = ["-N2", "--gres=gpu:a100:2", "--exclude=node[2-3]", "--cpus-per-gpu=3", "--mem-per-gpu=300"]
+    rig.sbatch(*wide, "--comment=a b=c", f"--dependency=afterok:{array}")
     running = rig.sbatch("--gpus=5", "--mem=300", seconds=30, partition="other,gpu")
     rig.scontrol("update", "NodeName=node7", "State=DRAIN", "Reason=x y=z", user="root")
     rig.scontrol("create", "reservation", "ReservationName=r1", "StartTime=now+3600", "Duration=60", "Users=nobody",

@@ -71,6 +71,9 @@ class JobRecord:
     restarts: int
     comment: str
     admin_comment: str
+    cpus_per_tres: str = ""
+    mem_per_tres: str = ""
+    """MB"""
 
     @property
     def base_state(self) -> str:

@@ -37,6 +37,8 @@ COLUMNS: dict[str, int] = {
     "tres-per-job": 64,
     "tres-per-socket": 64,
     "tres-per-task": 64,
+    "cpus-per-tres": 64,
+    "mem-per-tres": 64,
     "Dependency": 128,
     "HetJobID": 12,
     "Feature": 64,
@@ -163,6 +165,8 @@ def read_job(row: Mapping[str, str], shown: str, names: Callable[[str], tuple[st
         restarts=count(row["RestartCnt"]),
         comment=text(row["Comment"]),
         admin_comment=text(row["admin_comment"]),
+        cpus_per_tres=text(row["cpus-per-tres"]),
+        mem_per_tres=text(row["mem-per-tres"]),
     )
 
 

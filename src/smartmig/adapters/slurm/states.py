@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import lru_cache
 
 from smartmig.types import NodeState
 
@@ -62,6 +63,7 @@ PARTITION_STARTS = frozenset({"UP", "DRAIN"})
 """of `State` in scontrol(1): the second takes no submissions, but starts what it has"""
 
 
+@lru_cache(maxsize=1024)
 def node_state(words: str) -> NodeState:
     """The worst of what the state and its flags say; a word we do not know keeps us away."""
     found = {NODE_WORDS.get(word.rstrip("*~#!%$@^-"), NodeState.drained) for word in words.split("+")}

@@ -320,6 +320,8 @@ static void put_job(handle_t *h, const slurm_job_info_t *job)
 	put_number(h, job->restart_cnt);
 	put(h, job->comment);
 	put(h, job->admin_comment);
+	put(h, job->cpus_per_tres);
+	put(h, job->mem_per_tres);
 	end_record(h);
 }
 
