@@ -113,6 +113,11 @@ def test_gres__written_reads_back(counts: dict[Gres, int]) -> None:
         ("DOWN*", NodeState.down),
         ("UNKNOWN", NodeState.down),
         ("IDLE+SOMETHING_NEW", NodeState.drained),
+        ("IDLE+CLOUD+POWERED_DOWN", NodeState.up),
+        ("MIXED+NOT_RESPONDING+POWERING_UP", NodeState.up),
+        ("IDLE+POWERING_DOWN", NodeState.down),
+        ("IDLE+DRAIN+POWERED_DOWN", NodeState.drained),
+        ("DOWN+POWERED_DOWN", NodeState.down),
     ],
 )
 def test_node_state__is_the_worst_word(words: str, state: NodeState) -> None:
