@@ -98,6 +98,13 @@ def test_keeper__a_job_comes_back_with_the_nodes_its_owner_asked_for(submit_s: i
     assert tended(record) == [("7", Hold(own))]
 
 
+def test_keeper__a_job_that_other_partitions_can_take_has_its_turn() -> None:
+    ((_, release),) = tended(job(partition="other,gpu", features="slow"))
+    assert "partition gpu cannot take it" in release.mark
+    assert (release.partition, release.nodes) == ("", None)
+    assert tended(job(partition="other,gpu")) == tended(job(features="slow")) == []
+
+
 def test_keeper__niceness_of_a_turn_ends_with_it() -> None:
     ((_, release),) = tended(job(shared=0, nice=50))
     assert release.nice == 50 + BEHIND

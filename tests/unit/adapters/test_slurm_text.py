@@ -110,6 +110,11 @@ def test_gres__written_reads_back(counts: dict[Gres, int]) -> None:
         ("DOWN*", NodeState.down),
         ("UNKNOWN", NodeState.down),
         ("IDLE+SOMETHING_NEW", NodeState.drained),
+        ("IDLE+CLOUD+POWERED_DOWN", NodeState.up),
+        ("MIXED+NOT_RESPONDING+POWERING_UP", NodeState.up),
+        ("IDLE+POWERING_DOWN", NodeState.down),
+        ("IDLE+DRAIN+POWERED_DOWN", NodeState.drained),
+        ("DOWN+POWERED_DOWN", NodeState.down),
     ],
 )
 def test_node_state__is_the_worst_word(words: str, state: NodeState) -> None:
@@ -218,13 +223,11 @@ def test_record_reader__unchanged_lines_give_the_same_object() -> None:
 
 
 def test_scontrol_row__values_with_blanks_and_first_keys_win() -> None:
-    row = _row(
-        "JobId=3 JobName=my Priority=9 job UserId=ann(12) Priority=0 CPUs/Task=2   Nodes=n1 GRES=gpu:1(IDX:0) X="
-    )
-    assert row["JobName"] == "my"
-    assert row["UserId"] == "ann(12)"
-    assert row["CPUs/Task"] == "2"
-    assert row["Nodes"].endswith("GRES=gpu:1(IDX:0)")
+    row = _row("NodeName=n1 CPUTot=4 OS=Linux 6.1 CPUTot=9 CfgTRES=cpu=4   Comment=a b=c X=")
+    assert row["OS"] == "Linux 6.1"
+    assert row["CPUTot"] == "4"
+    assert row["CfgTRES"] == "cpu=4"
+    assert row["Comment"] == "a b=c"
 
 
 CONF = """ClusterName=x

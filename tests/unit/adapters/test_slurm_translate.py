@@ -12,8 +12,10 @@ import pytest
 from test_slurm_text import job, node
 
 from smartmig.adapters.slurm import marks
+from smartmig.adapters.slurm.asks import read_ask
 from smartmig.adapters.slurm.cards import MigKnobs, counts_of, layouts_of, write_comment
 from smartmig.adapters.slurm.keeper import Duty, duty_of
+from smartmig.adapters.slurm.reach import only_slurm
 from smartmig.adapters.slurm.records import JobRecord, PartitionRecord, ReservationRecord
 from smartmig.adapters.slurm.started import Started
 from smartmig.adapters.slurm.translate import Snapshot, Translator
@@ -147,6 +149,71 @@ def test_state__a_job_wider_than_a_node_needs_its_cpus_on_several() -> None:
     eight = {"tres_per_node": "", "tres_per_job": "gres:gpu:8"}
     assert len(state_of(job(n_cpus=60, **eight)).queued) == 1
     assert state_of(job(n_cpus=66, **eight)).queued == ()
+
+
+GPU_20 = {"cpus_per_tres": "gres:gpu:20"}
+
+
+def test_state__what_a_job_asks_for_with_each_gpu_counts() -> None:
+    busy = (node("n1", n_cpus_used=20, memory_used_mb=40000), *NODES[1:])
+    assert state_of(job(**GPU_20), nodes=busy).queued[0].nodes == ("n2", "m1")
+    assert state_of(job(mem_per_tres="gres:gpu:40000"), nodes=busy).queued[0].nodes == ("n2", "m1")
+    assert state_of(job(mem_per_tres="gres:gpu:20000"), nodes=busy).queued[0].nodes == ()
+    # The default memory for each CPU counts for these CPUs; memory for each GPU replaces it.
+    assert state_of(job(memory_mb=2000, **GPU_20)).queued[0].nodes == ()
+    assert state_of(job(memory_mb=4000, **GPU_20)).queued == ()
+    assert state_of(job(memory_mb=4000, mem_per_tres="gpu:9", **GPU_20)).queued[0].nodes == ()
+    assert state_of(job(tres_per_node="gres:gpu:2", **GPU_20)).queued == ()
+    # What we started a moment ago counts, too.
+    assert state_of(job(**GPU_20), started(1, Share("n2", 1), **GPU_20)).queued[0].nodes == ("n1", "m1")
+
+
+def test_state__all_memory_is_that_of_a_node_on_which_nobody_has_any() -> None:
+    everything = {"memory_mb": 0, "memory_per_cpu": False}
+    busy = (node("n1", memory_used_mb=100, n_cpus_used=1), *NODES[1:])
+    assert state_of(job(**everything), nodes=busy).queued[0].nodes == ("n2", "m1")
+    state = state_of(job(**everything), started(1, Share("n2", 1), **everything), nodes=busy)
+    assert state.queued[0].nodes == ("m1",)
+    # Where memory is not handed out, nobody has any, and all may share.
+    assert state_of(job(**everything), started(1, Share("n2", 1), **everything)).queued[0].nodes == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({}, ""),
+        ({"n_nodes": 2, "max_nodes": 2, "required_nodes": ("n1",)}, "only some of its nodes"),
+        ({"tres_per_node": "", "tres_per_job": "gres:gpu:6", "required_nodes": ("n1",)}, "only some of its nodes"),
+        ({"tres_per_node": "", "tres_per_job": "gres:gpu:4", "required_nodes": ("n1",)}, ""),
+        ({"n_nodes": 2, "max_nodes": 2, "required_nodes": ("n1", "n2")}, ""),
+        ({"required_nodes": ("m1",), "tres_per_node": "gres:mig:1g.5gb:1"}, ""),
+        ({"tres_per_node": "", "tres_per_job": "gres:gpu:2", **GPU_20}, "more nodes than for its GPUs"),
+        ({"limit_min": 90}, ""),
+        ({"limit_min": 90, "partition": "gpu,other"}, "partition gpu cannot take it"),
+        ({"partition": "gpu,other"}, ""),
+        ({"partition": "gpu,other", "features": "slow"}, "partition gpu cannot take it"),
+        ({"partition": "gpu,other", "excluded_nodes": ("n1", "n2")}, "partition gpu cannot take it"),
+        ({"partition": "gpu,other", "tres_per_node": "gres:gpu:v100:1"}, "partition gpu cannot take it"),
+        ({"partition": "gpu,other", "tres_per_node": "gres:gpu:5"}, "partition gpu cannot take it"),
+        ({"shared": 0}, "--exclusive"),
+    ],
+)
+def test_job__that_only_slurm_can_place_is_left_to_it(changes: dict[str, Any], why: str) -> None:
+    said = only_slurm(job(**changes), PART, NODES)
+    assert why in said
+    assert bool(why) == bool(said)
+    if said:
+        assert state_of(job(**changes)).queued == ()
+
+
+def test_job__of_several_partitions_is_left_to_slurm_while_ours_is_down() -> None:
+    both = job(partition="gpu,other")
+    assert only_slurm(both, replace(PART, state="DOWN"), NODES)
+    drained = [node(one.name, state="IDLE+DRAIN") for one in NODES]
+    assert only_slurm(both, PART, drained)
+    translator = Translator("gpu", MIG)
+    assert translator.state(seen(both, nodes=tuple(drained)), NOW_S, {})[0].queued == ()
+    assert len(translator.state(seen(both), NOW_S, {})[0].queued) == 1
 
 
 def test_state__who_names_a_reservation_gets_its_nodes_and_nobody_else() -> None:
@@ -285,4 +352,4 @@ def test_duty__of_a_pending_job(changes: dict[str, Any], duty: Duty) -> None:
         mark = marks.write_start(1000, float(record.admin_comment[1:]), (Share("n1", 1),))
         record = replace(record, admin_comment=mark)
     rests = {JobKey("8", 1000.0): NOW_S + 5}
-    assert duty_of(record, NOW_S, 10.0, rests) is duty
+    assert duty_of(record, NOW_S, 10.0, rests, isinstance(read_ask(record), str)) is duty

@@ -5,9 +5,9 @@ state lives in Slurm (`marks.py`), so a daemon that is killed leaves nothing beh
 
 What it cannot do, and leaves to Slurm (the job is released unpinned; its administrator's comment says why):
 `--exclusive`, GPUs by socket, several kinds of GPU in one job, constraints beyond names joined by `&` or `|`, anything
-but one MIG slice of a named profile. Heterogeneous jobs it never touches. It does not see switches, nor accounting
-limits (a job that Slurm keeps pending after its start is taken back and tried again later), nor which card a GPU index
-belongs to.
+but one MIG slice of a named profile, a `--nodelist` of some of the nodes, jobs for another of the partitions that they
+name. Heterogeneous jobs it never touches. It does not see switches, nor accounting limits (a job that Slurm keeps
+pending after its start is taken back and tried again later), nor which card a GPU index belongs to.
 """
 
 from __future__ import annotations

@@ -15,12 +15,14 @@ from smartmig.adapters.slurm import asks, cards, marks
 from smartmig.adapters.slurm.calls import Release, SlurmReads, SlurmSilence, SlurmWrites
 from smartmig.adapters.slurm.keeper import COOL_S, LONGEST_COOL_S, Keeper, release_all
 from smartmig.adapters.slurm.paths import switch_off
+from smartmig.adapters.slurm.reach import own_nodes
 from smartmig.adapters.slurm.records import JobRecord, NodeRecord
 from smartmig.adapters.slurm.recut import recut
+from smartmig.adapters.slurm.rooms import Room, counts_memory, needs_of, room_on
 from smartmig.adapters.slurm.source import Cooling, SlurmSource
 from smartmig.adapters.slurm.started import Started
 from smartmig.adapters.slurm.states import JobState
-from smartmig.adapters.slurm.translate import keys_of, own_nodes
+from smartmig.adapters.slurm.translate import keys_of
 from smartmig.errors import AdapterError
 from smartmig.types import JobKey, Outcome, Plan, Repartition, Share, Start, Stop
 
@@ -68,13 +70,14 @@ class SlurmActuator:
         self._one_at_a_time = threading.Lock()
         self._keepers: list[Keeper] = []
         """the newest, and those of which something may still be under way"""
-        self._booked: dict[str, tuple[int, int]] = {}
+        self._rooms: dict[str, Room] = {}
+        """what the starts of this plan leave on their nodes"""
         self._seen: dict[int, JobRecord] = {}
         self._acted_on: dict[JobKey, JobRecord] = {}
 
     def apply(self, plan: Plan, timeout_s: float) -> tuple[Outcome, ...]:
         end_s = time.monotonic() + timeout_s
-        self._booked, self._seen = {}, self._source.jobs()
+        self._rooms, self._seen = {}, self._source.jobs()
         self._acted_on = {key: seen for key, seen in self._acted_on.items() if self._seen.get(seen.job_id) is seen}
         outcomes: dict[int, Outcome] = {}
         for kind in (Stop, Repartition):
@@ -238,20 +241,17 @@ class SlurmActuator:
         """CPUs and memory, which policies do not look at: a plan may give a node's to several jobs. And the right
         slice. The last observation is recent enough for that."""
         known = self._source.nodes()
-        cpus = asks.cpus_per_node(record, len(action.shares))
-        memory_mb = asks.memory_per_node(record, len(action.shares))
+        counted = counts_memory(known.values())
         ask = asks.read_ask(record)
         for share in action.shares:
             node = known.get(share.node)
             if node is None:
                 return f"job {action.key.job_id}: Slurm has no node {share.node}"
-            cpus_booked, memory_booked_mb = self._booked.get(share.node, (0, 0))
-            free_cpus = node.n_cpus - node.n_cpus_used - cpus_booked
-            free_mb = node.memory_mb - node.memory_used_mb - memory_booked_mb
-            if free_cpus < cpus or free_mb < memory_mb:
-                lacks = f"lacks {cpus} CPUs or {memory_mb} MB beside its GPUs"
-                return NoRoom(f"job {action.key.job_id}: node {node.name} {lacks}")
-            self._booked[share.node] = (cpus_booked + cpus, memory_booked_mb + memory_mb)
+            needs = needs_of(record, len(action.shares), share.n_gpus)
+            room = self._rooms.get(share.node) or room_on(node)
+            if not room.holds(needs):
+                return NoRoom(f"job {action.key.job_id}: node {node.name} lacks {needs} beside its GPUs")
+            self._rooms[share.node] = room.without(needs, counted)
             if not share.n_gpus and not isinstance(ask, str) and self._profile_at(node, share) != ask.profile:
                 place = f"slice {share.start} of card {share.gpu}"
                 return f"job {action.key.job_id}: node {node.name} has no {ask.profile} at {place}"

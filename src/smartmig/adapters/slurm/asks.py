@@ -80,16 +80,6 @@ def has_features(node: NodeRecord, wanted: str) -> bool:
     return all(name in has for name in re.split("[&,]", wanted))
 
 
-def cpus_per_node(record: JobRecord, n_nodes: int) -> int:
-    """At least; a request per GPU may ask for more, which Slurm then finds out."""
-    return -(-record.n_cpus // max(n_nodes, record.n_nodes, 1))
-
-
-def memory_per_node(record: JobRecord, n_nodes: int) -> int:
-    """MB, at least."""
-    return record.memory_mb * (cpus_per_node(record, n_nodes) if record.memory_per_cpu else 1)
-
-
 def read_tasks(text: str, at_most: int) -> list[int]:
     """The first tasks of `0-9:2,12%4`."""
     tasks: list[int] = []

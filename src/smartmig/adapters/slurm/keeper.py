@@ -12,10 +12,11 @@ from enum import Enum, auto
 
 from smartmig.adapters.slurm import asks, marks
 from smartmig.adapters.slurm.calls import Hold, Release, SlurmReads, SlurmRefusal, SlurmSilence, SlurmWrites
-from smartmig.adapters.slurm.records import JobRecord
+from smartmig.adapters.slurm.reach import only_slurm, own_nodes
+from smartmig.adapters.slurm.records import JobRecord, NodeRecord, PartitionRecord
 from smartmig.adapters.slurm.source import Cooling
 from smartmig.adapters.slurm.states import JobState
-from smartmig.adapters.slurm.translate import held_by_others, key_of, keys_of, own_nodes
+from smartmig.adapters.slurm.translate import held_by_others, key_of, keys_of
 from smartmig.errors import AdapterError
 from smartmig.types import JobKey
 
@@ -53,7 +54,10 @@ class Duty(Enum):
     """only Slurm can place it, and it is its turn"""
 
 
-def duty_of(record: JobRecord, now_s: float, start_grace_s: float, cooling: Mapping[JobKey, float]) -> Duty:
+def duty_of(
+    record: JobRecord, now_s: float, start_grace_s: float, cooling: Mapping[JobKey, float], only_slurms: bool
+) -> Duty:
+    """`only_slurms`: nobody else can place it."""
     comment, held = record.admin_comment, record.priority == 0
     if record.state != JobState.PENDING or held_by_others(record) or not asks.asks_gpus(record):
         return Duty.not_ours
@@ -65,7 +69,7 @@ def duty_of(record: JobRecord, now_s: float, start_grace_s: float, cooling: Mapp
         patience_s = start_grace_s if record.reason in CURABLE else min(HOPELESS_S, start_grace_s)
         late = now_s - mark.at_s > patience_s and not record.dependency
         return Duty.take_back if late else Duty.none
-    if isinstance(asks.read_ask(record), str) and not record.dependency:
+    if only_slurms and not record.dependency:
         rests = cooling.get(key_of(record), 0.0) > now_s
         return Duty.give_back if not rests else Duty.none if held else Duty.hold
     if marks.read_parked(comment) is not None and not held:
@@ -91,6 +95,10 @@ class Keeper:
         self._reads, self._writes = reads, writes
         self._partition, self._start_grace_s = partition, start_grace_s
         self._cooling, self._one_at_a_time = cooling, one_at_a_time
+        self._part: PartitionRecord | None = None
+        self._nodes: tuple[NodeRecord, ...] = ()
+        self._looked = False
+        """whether partition and nodes were read in this round"""
         self._end = threading.Event()
         self._in_doubt = False
         """whether Slurm may still do what was asked last"""
@@ -129,6 +137,7 @@ class Keeper:
 
     def _tend(self, timeout_s: float) -> int:
         end_s = time.monotonic() + timeout_s
+        self._looked = False
         n_ours = 0
         cooling = self._cooling.untils()
         present: set[JobKey] = set()
@@ -136,7 +145,7 @@ class Keeper:
             if record.base_state != JobState.PENDING or self._partition not in record.partitions:
                 continue
             present.update((key_of(record), *keys_of(record)))
-            duty = duty_of(record, time.time(), self._start_grace_s, cooling)
+            duty = duty_of(record, time.time(), self._start_grace_s, cooling, bool(self._only_slurm(record, end_s)))
             n_ours += duty is not Duty.not_ours
             if duty in (Duty.none, Duty.not_ours):
                 continue
@@ -154,10 +163,26 @@ class Keeper:
         self._cooling.forget(present)
         return n_ours
 
+    def _only_slurm(self, record: JobRecord, end_s: float) -> str:
+        """Why only Slurm can place it; most jobs need no look at the nodes for that."""
+        ask = asks.read_ask(record)
+        if isinstance(ask, str):
+            return ask
+        told = record.cpus_per_tres or record.mem_per_tres or own_nodes(record) or len(record.partitions) > 1
+        if not told or not asks.asks_gpus(record):
+            return ""
+        if not self._looked:
+            parts = self._reads.partitions(max(end_s - time.monotonic(), 0.001))
+            self._part = next((part for part in parts if part.name == self._partition), None)
+            self._nodes = self._reads.nodes(max(end_s - time.monotonic(), 0.001))
+            self._looked = True
+        return only_slurm(record, self._part, self._nodes) if self._part is not None else ""
+
     def _do_duty(self, record: JobRecord, timeout_s: float) -> None:
         name, job_id, now_s = name_of(record), key_of(record).job_id, time.time()
         before = as_before(record)
-        match duty_of(record, now_s, self._start_grace_s, self._cooling.untils()):
+        why = self._only_slurm(record, time.monotonic() + timeout_s)
+        match duty_of(record, now_s, self._start_grace_s, self._cooling.untils(), bool(why)):
             case Duty.take_back:
                 self._writes.hold(name, before, timeout_s)
                 started = marks.read_start(record.admin_comment) is not None
@@ -165,7 +190,6 @@ class Keeper:
                 patience_s = self._cooling.leave(key_of(record), now_s, COOL_S, longest_s)
                 log.warning("job %s did not start (%s) and is left alone for %g s", job_id, record.reason, patience_s)
             case Duty.give_back:
-                why = str(asks.read_ask(record))
                 mark = marks.write_given_back(record.submit_s, now_s, why)
                 self._writes.release(name, Release(mark, before.nodes, nice=own_nice(record) + BEHIND), timeout_s)
                 log.warning("job %s is left to Slurm: %s", job_id, why)

@@ -68,6 +68,9 @@ class JobRecord:
     """0 = wants nodes for itself"""
     comment: str
     admin_comment: str
+    cpus_per_tres: str = ""
+    mem_per_tres: str = ""
+    """MB"""
 
     @property
     def base_state(self) -> str:
@@ -111,6 +114,7 @@ class NodeRecord:
 class PartitionRecord:
     name: str
     state: str
+    """UP = it starts jobs, else DOWN"""
     nodes: tuple[str, ...]
     max_min: int | None
     """longest time limit; None = none"""

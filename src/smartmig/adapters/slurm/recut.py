@@ -1,4 +1,4 @@
-"""Cuts a MIG card behind Slurm's count-only resource: only what is free goes, and what fails is put back."""
+"""Cuts a MIG card behind Slurm's count-only resource: only what is free goes, and what fails is put right."""
 
 from __future__ import annotations
 
@@ -9,17 +9,24 @@ from smartmig.adapters.slurm import cards
 from smartmig.adapters.slurm.calls import SlurmWrites
 from smartmig.adapters.slurm.gres import Gres, by_type, write_gres
 from smartmig.adapters.slurm.records import NodeRecord
+from smartmig.errors import AdapterError
 from smartmig.types import Layout, Repartition
 
-ROLL_BACK_S = 2.0
+PUT_RIGHT_S = 2.0
+"""kept of the time for what must be done if something fails"""
+PAUSE_S = 0.1
 
 
 def recut(
     writes: SlurmWrites, action: Repartition, mig: cards.MigKnobs, command: tuple[str, ...], timeout_s: float
 ) -> str:
-    """Take the vanishing slices from Slurm, cut, then offer the new ones; why it was not done, empty if it was."""
+    """Take the vanishing slices from Slurm, cut, then offer the new ones; why it was not done, empty if it was.
+
+    Whatever fails, Slurm offers what the card is then; or, if Slurm stays silent, nothing that the card does not have.
+    """
     end_s = time.monotonic() + timeout_s
-    old = writes.node(action.node, timeout_s)
+    work_end_s = end_s - min(PUT_RIGHT_S, timeout_s / 2)
+    old = writes.node(action.node, _left_s(work_end_s))
     found = cards.layouts_of(old, mig)
     if isinstance(found, str):
         return found
@@ -32,19 +39,48 @@ def recut(
     why = _in_use(old, staying)
     if why:
         return why
-    _offer(writes, old, model, staying, timeout_s)
-    # Slurm does not refuse to take away what is in use, and a job may have come in between.
-    now = writes.node(action.node, max(end_s - time.monotonic(), 0.1))
-    why = _in_use(now, staying) or _cut(command, action, max(end_s - time.monotonic(), 0.1))
+    there = layouts
+    try:
+        _offer(writes, old, model, staying, _left_s(work_end_s))
+        # Slurm does not refuse to take away what is in use, and a job may have come in between.
+        why = _in_use(writes.node(action.node, _left_s(work_end_s)), staying)
+        why = why or _cut(command, action, _left_s(work_end_s))
+        if not why:
+            there = target
+            _offer(writes, old, model, target, _left_s(work_end_s))
+            why = _differs(writes.node(action.node, _left_s(work_end_s)), target)
+    except AdapterError as error:
+        why = str(error)
     if not why:
-        _offer(writes, old, model, target, max(end_s - time.monotonic(), 0.1))
-        now = writes.node(action.node, max(end_s - time.monotonic(), 0.1))
-        wanted = dict(cards.counts_of(target))
-        if {kind: count for kind, count in by_type(now.has, "mig").items() if count} == wanted:
-            return ""
-        why = f"node {action.node} has {now.gres} after it was cut into {wanted}"
-    _offer(writes, old, model, layouts, max(end_s - time.monotonic(), ROLL_BACK_S))
-    return f"{why}; the old cut is back"
+        return ""
+    still = _put_right(writes, old, model, there, end_s)
+    if still:
+        return f"{why}; Slurm offers fewer slices of node {action.node} than there are: {still}"
+    return "" if there is target else f"{why}; the old cut is back"
+
+
+def _put_right(writes: SlurmWrites, old: NodeRecord, model: str, there: tuple[Layout, ...], end_s: float) -> str:
+    """Offer what is there until Slurm says that it does; why it does not, empty if it does."""
+    while True:
+        try:
+            _offer(writes, old, model, there, _left_s(end_s))
+            why = _differs(writes.node(old.name, _left_s(end_s)), there)
+        except AdapterError as error:
+            why = str(error)
+        if not why or time.monotonic() + PAUSE_S > end_s:
+            return why
+        time.sleep(PAUSE_S)
+
+
+def _differs(node: NodeRecord, layouts: tuple[Layout, ...]) -> str:
+    wanted = dict(cards.counts_of(layouts))
+    if {kind: count for kind, count in by_type(node.has, "mig").items() if count} == wanted:
+        return ""
+    return f"node {node.name} has {node.gres} after it was cut into {wanted}"
+
+
+def _left_s(end_s: float) -> float:
+    return max(end_s - time.monotonic(), PAUSE_S)
 
 
 def _cut(command: tuple[str, ...], action: Repartition, timeout_s: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import lru_cache
 
 from smartmig.types import NodeState
 
@@ -44,18 +45,29 @@ NODE_WORDS: dict[str, NodeState] = {
     "REBOOT_ISSUED": NodeState.down,
     "INVALID_REG": NodeState.drained,
     "NOT_RESPONDING": NodeState.down,
-    "POWERED_DOWN": NodeState.down,
+    # Slurm switches a node on for a job that is to start there; but not before it is quite off.
+    "POWERED_DOWN": NodeState.up,
     "POWERING_DOWN": NodeState.down,
-    "POWERING_UP": NodeState.down,
+    "POWERING_UP": NodeState.up,
     "POWER_DOWN": NodeState.down,
+    "POWER_UP": NodeState.up,
     "DYNAMIC_NORM": NodeState.up,
 }
 
-PARTITION_UP = "UP"
-"""of `State` in scontrol(1): takes submissions and starts jobs"""
+SWITCHED_OFF = frozenset({"POWERED_DOWN", "POWERING_UP"})
+"""nodes from which no answer is expected"""
+
+PARTITION_UP, PARTITION_DOWN = "UP", "DOWN"
+"""as far as starts go"""
+PARTITION_STARTS = frozenset({"UP", "DRAIN"})
+"""of `State` in scontrol(1): the second takes no submissions, but starts what it has"""
 
 
+@lru_cache(maxsize=1024)
 def node_state(words: str) -> NodeState:
     """The worst of what the state and its flags say; a word we do not know keeps us away."""
-    found = {NODE_WORDS.get(word.rstrip("*~#!%$@^-"), NodeState.drained) for word in words.split("+")}
+    said = {word.rstrip("*~#!%$@^-") for word in words.split("+")}
+    if said & SWITCHED_OFF:
+        said.discard("NOT_RESPONDING")
+    found = {NODE_WORDS.get(word, NodeState.drained) for word in said}
     return next(state for state in (NodeState.down, NodeState.drained, NodeState.up) if state in found)

@@ -11,8 +11,10 @@ from typing import TypeVar
 
 from smartmig.adapters.slurm import asks, marks
 from smartmig.adapters.slurm.cards import MigKnobs, layouts_of
-from smartmig.adapters.slurm.gres import by_type, total
+from smartmig.adapters.slurm.gres import total
+from smartmig.adapters.slurm.reach import allowed, ends_in_time, have, needs_on_each, only_slurm
 from smartmig.adapters.slurm.records import JobRecord, NodeRecord, PartitionRecord, ReservationRecord
+from smartmig.adapters.slurm.rooms import NO_NEEDS, Needs, Rooms, needs_of
 from smartmig.adapters.slurm.started import Started
 from smartmig.adapters.slurm.states import NEVER, PARTITION_UP, JobState, node_state
 from smartmig.errors import InputError
@@ -58,8 +60,12 @@ class Seated:
     profile: str = ""
     coming: bool = False
     """started by us, not yet running"""
-    needs: tuple[int, int] = (0, 0)
-    """CPUs and MB on each node, of one that is coming"""
+    needs: tuple[Needs, ...] = ()
+    """on each of its shares, of one that is coming"""
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        return tuple(share.node for share in self.job.shares)
 
 
 @dataclass
@@ -73,8 +79,8 @@ class Read:
     """it waits for nothing but a decision; many for an array"""
     begin_s: float = 0.0
     """not before"""
-    needs: tuple[int, int] = (0, 0)
-    """CPUs and MB on each node, at least"""
+    needs: Needs = NO_NEEDS
+    """on each node"""
     narrowed: dict[JobKey, tuple[object, JobRequest | None]] = field(default_factory=dict)
     """why it may not go everywhere just now, and its request then; None = nowhere"""
 
@@ -99,7 +105,10 @@ class Translator:
         part = seen.partition
         names = set(part.nodes) if part is not None else set()
         nodes = tuple(node for node in seen.nodes if node.name in names)
-        places = (part, *((node.name, node.features, node.n_cpus, node.memory_mb) for node in nodes))
+        places = (
+            part,
+            *((node.name, node.features, node.n_cpus, node.memory_mb, node_state(node.state)) for node in nodes),
+        )
         if places != self._places:
             self._places, self._known = places, {}
         before, self._known = self._known, {}
@@ -121,7 +130,9 @@ class Translator:
             # The controller may have forgotten that one of these ran.
             pending = [read for read in pending if read.record.submit_s > seen.boot_s]
         infos, said = self._infos(nodes, seated)
-        rooms = Rooms(nodes, infos, seated)
+        tempting = {info.name for info in infos if info.n_free or info.gpus}
+        coming = [seat for seat in seated if seat.coming]
+        rooms = Rooms(nodes, tempting, (one for seat in coming for one in zip(seat.places, seat.needs, strict=True)))
         fences = Fences([one for one in seen.reservations if one.nodes and now_s < one.end_s], now_s, pending)
         queued: list[JobRequest] = []
         for read in pending:
@@ -153,11 +164,11 @@ class Translator:
         ask = asks.read_ask(record)
         if isinstance(ask, str) or not may_start(record, part):
             return Read(record, None)  # only Slurm can place it, or it waits for something else
-        needs = _needs(record, ask, nodes)
-        allowed = _allowed(record, needs, nodes)
-        if not allowed:
+        needs = needs_on_each(record, ask, nodes)
+        found = allowed(record, needs, nodes)
+        if not found or only_slurm(record, part, nodes):
             return Read(record, None)
-        limited = () if len(allowed) == len(nodes) else allowed
+        limited = () if len(found) == len(nodes) else tuple(node.name for node in found)
         waiting = tuple(self._request(record, key, ask, limited) for key in keys_of(record))
         parked_s = marks.read_parked(record.admin_comment)
         return Read(record, None, waiting, record.eligible_s if parked_s is None else parked_s, needs)
@@ -193,8 +204,7 @@ class Translator:
             ask = asks.read_ask(record)
             if record.base_state == JobState.PENDING and not isinstance(ask, str):
                 job = RunningJob(self._request(record, key_of(record), ask), mark.at_s, mark.shares)
-                n_nodes = len(mark.shares)
-                needs = asks.cpus_per_node(record, n_nodes), asks.memory_per_node(record, n_nodes)
+                needs = tuple(needs_of(record, len(mark.shares), share.n_gpus) for share in mark.shares)
                 found = Seated(job, ask.profile, True, needs)
         return found
 
@@ -297,62 +307,11 @@ def held_by_others(record: JobRecord) -> bool:
     return record.priority == 0 and (marks.USER_HOLD in record.comment or not ours)
 
 
-def own_nodes(record: JobRecord) -> tuple[str, ...]:
-    """The nodes its owner asked for: in the record until we pin it, in our mark from then on."""
-    mark = marks.read_start(record.admin_comment)
-    return record.required_nodes if mark is None else mark.own
-
-
 def may_start(record: JobRecord, part: PartitionRecord) -> bool:
     """Whether a pending job waits for nothing but its time and a decision."""
     if record.state != JobState.PENDING or record.reason == NEVER or record.dependency or held_by_others(record):
         return False
-    return part.max_min is None or (record.limit_min is not None and record.limit_min <= part.max_min)
-
-
-def _needs(record: JobRecord, ask: asks.Ask, nodes: Sequence[NodeRecord]) -> tuple[int, int]:
-    """CPUs and MB of a job on each node, on as many as it takes for its GPUs."""
-    most = max((total(node.has, "gpu") for node in nodes), default=0)
-    n_nodes = ask.n_nodes or -(-ask.n_gpus // max(most, 1))
-    return asks.cpus_per_node(record, n_nodes), asks.memory_per_node(record, n_nodes)
-
-
-def _allowed(record: JobRecord, needs: tuple[int, int], nodes: Sequence[NodeRecord]) -> tuple[str, ...]:
-    """Nodes that the job may ever use."""
-    cpus, memory_mb = needs
-    own = own_nodes(record)
-    return tuple(
-        node.name
-        for node in nodes
-        if node.name not in record.excluded_nodes
-        and (not own or node.name in own)
-        and asks.has_features(node, record.features)
-        and cpus <= node.n_cpus
-        and memory_mb <= node.memory_mb
-    )
-
-
-class Rooms:
-    """CPUs and memory beside free GPUs, which policies do not look at."""
-
-    def __init__(self, nodes: Sequence[NodeRecord], infos: Sequence[NodeInfo], seated: Sequence[Seated]) -> None:
-        tempting = {info.name for info in infos if info.n_free or info.gpus}
-        spare = {n.name: (n.n_cpus - n.n_cpus_used, n.memory_mb - n.memory_used_mb) for n in nodes}
-        self._spare = {name: room for name, room in spare.items() if name in tempting}
-        for seat in seated:
-            for share in seat.job.shares if seat.coming else ():
-                if share.node in self._spare:
-                    cpus, memory_mb = self._spare[share.node]
-                    self._spare[share.node] = cpus - seat.needs[0], memory_mb - seat.needs[1]
-        self._lacking: dict[tuple[int, int], frozenset[str]] = {}
-
-    def lacking(self, needs: tuple[int, int]) -> frozenset[str]:
-        """Nodes whose free GPUs are of no use just now to a job with these needs."""
-        found = self._lacking.get(needs)
-        if found is None:
-            short = (name for name, (cpus, mb) in self._spare.items() if cpus < needs[0] or mb < needs[1])
-            found = self._lacking[needs] = frozenset(short)
-        return found
+    return ends_in_time(record, part)
 
 
 class Fences:
@@ -413,28 +372,14 @@ def _narrowed(
     names = request.nodes or tuple(node.name for node in nodes)
     left = tuple(name for name in names if name not in barred and (own is None or name in own))
     elsewhere = {name for name in left if name not in forgotten}
-    if _have([node for node in nodes if node.name in elsewhere], request, nodes):
+    ask = asks.Ask(request.n_gpus, request.n_nodes, request.gpu_model)
+    if have([node for node in nodes if node.name in elsewhere], ask, nodes):
         left = tuple(name for name in left if name in elsewhere)
     found = None
     if len(left) >= n_nodes:
         found = request if left == names else replace(request, nodes=left)
     read.narrowed[request.key] = why, found
     return found
-
-
-def _have(some: Sequence[NodeRecord], request: JobRequest, nodes: Sequence[NodeRecord]) -> bool:
-    """Whether some of the nodes, if they were idle, had what the job asks for."""
-    if request.n_gpus == 0:
-        return any(total(node.has, "mig") for node in some)  # of whatever profile: cards can be cut anew
-
-    def gpus(node: NodeRecord) -> int:
-        return by_type(node.has, "gpu").get(request.gpu_model, 0) if request.gpu_model else total(node.has, "gpu")
-
-    wide = not request.n_nodes and request.n_gpus > max(map(gpus, nodes), default=0)
-    if wide:
-        return sum(map(gpus, some)) >= request.n_gpus
-    n_nodes = max(request.n_nodes, 1)
-    return sum(gpus(node) * n_nodes >= request.n_gpus for node in some) >= n_nodes
 
 
 def _placed(seated: Sequence[Seated], nodes: Sequence[NodeInfo]) -> list[RunningJob]:

@@ -23,6 +23,8 @@ typedef struct {
 	size_t room;
 	time_t jobs_time;
 	time_t nodes_time;
+	time_t nodes_asked;
+	int powers_down;
 	time_t partitions_time;
 	time_t reservations_time;
 } handle_t;
@@ -314,6 +316,8 @@ static void put_job(handle_t *h, const slurm_job_info_t *job)
 	put_number(h, job->shared);
 	put(h, job->comment);
 	put(h, job->admin_comment);
+	put(h, job->cpus_per_tres);
+	put(h, job->mem_per_tres);
 	end_record(h);
 }
 
@@ -358,9 +362,14 @@ int smartmig_nodes(void *handle)
 {
 	handle_t *h = handle;
 	node_info_msg_t *message = NULL;
-	if (slurm_load_node(h->nodes_time, &message, SHOW_ALL | SHOW_DETAIL))
+	/* That a node is switched off now, Slurm does not count as a change: so it is asked for once a second. */
+	time_t now = time(NULL);
+	time_t since = h->powers_down && now != h->nodes_asked ? 0 : h->nodes_time;
+	if (slurm_load_node(since, &message, SHOW_ALL | SHOW_DETAIL))
 		return failed();
 	h->nodes_time = message->last_update;
+	h->nodes_asked = now;
+	h->powers_down = 0;
 	begin_text(h);
 	for (uint32_t at = 0; at < message->record_count; at++) {
 		node_info_t *node = &message->node_array[at];
@@ -368,6 +377,8 @@ int smartmig_nodes(void *handle)
 		uint64_t memory = 0;
 		if (node->name == NULL)
 			continue;
+		if (node->node_state & (NODE_STATE_POWERING_DOWN | NODE_STATE_POWER_DOWN))
+			h->powers_down = 1;
 		slurm_get_select_nodeinfo(node->select_nodeinfo, SELECT_NODEDATA_SUBCNT, NODE_STATE_ALLOCATED, &cpus);
 		slurm_get_select_nodeinfo(node->select_nodeinfo, SELECT_NODEDATA_MEM_ALLOC, NODE_STATE_ALLOCATED, &memory);
 		put(h, node->name);
@@ -397,7 +408,8 @@ int smartmig_partitions(void *handle)
 	for (uint32_t at = 0; at < message->record_count; at++) {
 		partition_info_t *part = &message->partition_array[at];
 		put(h, part->name);
-		put(h, part->state_up == PARTITION_UP ? "UP" : "DOWN");
+		/* One that drains takes no new jobs, but starts those that it has. */
+		put(h, part->state_up & PARTITION_SCHED ? "UP" : "DOWN");
 		put_hosts(h, part->nodes);
 		put_minutes(h, part->max_time);
 		end_record(h);
