@@ -132,7 +132,8 @@ def _still_held(scontrol: Scontrol, partition: str) -> str:
             f"jobs of partition '{partition}' may stay held: those whose AdminComment begins with smartmig (`{look}`); "
             "release them with `scontrol release JOBID`"
         )
-    pending = [job for job in jobs if job.base_state == JobState.PENDING and marks.is_ours(job.admin_comment)]
+    in_order = sorted(jobs, key=lambda job: job.job_id)
+    pending = [job for job in in_order if job.base_state == JobState.PENDING and marks.is_ours(job.admin_comment)]
     held = [name_of(job) for job in pending if job.priority == 0 and not held_by_others(job)]
     parked = [name_of(job) for job in pending if marks.read_parked(job.admin_comment) is not None and job.priority]
     said = []

@@ -158,7 +158,8 @@ class Scontrol:
         return rows
 
     def _table(self, words: list[str], widths: Mapping[str, int], end_s: float) -> dict[int, dict[str, str]]:
-        options = ["-a", "-h", "-t", "all", "--noconvert", *words, "-O", wanted(widths)]
+        # Without `--array-unique` it shows tasks that somebody holds together with those that wait.
+        options = ["-a", "-h", "-t", "all", "--array-unique", "--noconvert", *words, "-O", wanted(widths)]
         try:
             return {int(row["JobID"]): row for row in read_table(self._run(options, _left_s(end_s), SQUEUE), widths)}
         except ValueError as error:
