@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
 from typing import NamedTuple
 
 _COUNT = re.compile(r"(\d+)([kmgtp]?)", re.IGNORECASE)
@@ -23,8 +25,10 @@ class Gres(NamedTuple):
     """`a100`, `1g.5gb` ...; empty = any"""
 
 
-def parse_gres(text: str) -> dict[Gres, int]:
-    """How many of each; kinds named twice add up. What cannot be read is left out."""
+@lru_cache(maxsize=4096)
+def parse_gres(text: str) -> Mapping[Gres, int]:
+    """How many of each; kinds named twice add up. What cannot be read is left out. Thousands of jobs, looked at once a
+    second, ask for the same few things."""
     counts: dict[Gres, int] = {}
     for word in _NOTE.sub("", text).split(","):
         parts = re.split(r"[:=]", word.strip().removeprefix("gres:").removeprefix("gres/"))
@@ -38,7 +42,7 @@ def parse_gres(text: str) -> dict[Gres, int]:
             count, kind = int(number[1]) * 1024 ** " kmgtp".index(number[2].lower() or " "), parts[1:-1]
         gres = Gres(parts[0], ":".join(kind))
         counts[gres] = counts.get(gres, 0) + count
-    return counts
+    return MappingProxyType(counts)
 
 
 def total(counts: Mapping[Gres, int], name: str) -> int:

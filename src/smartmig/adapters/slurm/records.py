@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Generic, TypeVar
@@ -102,11 +102,11 @@ class NodeRecord:
     comment: str
 
     @cached_property
-    def has(self) -> dict[Gres, int]:
+    def has(self) -> Mapping[Gres, int]:
         return parse_gres(self.gres)
 
     @cached_property
-    def used(self) -> dict[Gres, int]:
+    def used(self) -> Mapping[Gres, int]:
         return parse_gres(self.gres_used)
 
 
