@@ -14,7 +14,7 @@ from live_cluster import JOBS, MANY, Deaf, gang_loop, turn_all
 from smartmig.control.journal import open_journal
 from smartmig.control.switch import Mode
 from smartmig.errors import AdapterError
-from smartmig.types import Outcome
+from smartmig.types import JobKey, Outcome, Repartition, Share, Start
 
 
 def test_kill__gives_the_cluster_back_and_resume_takes_it_again(tmp_path: Path) -> None:
@@ -254,6 +254,18 @@ def test_kill__comes_in_between_the_parts_of_a_plan(tmp_path: Path) -> None:
     loop.run()
     loop.journal.close()
     assert slow.parts == [4]
+
+
+def test_loop__hands_cuts_over_one_by_one_and_starts_a_few_at_a_time(tmp_path: Path) -> None:
+    loop, _ = gang_loop(tmp_path, JOBS)
+    slow = loop.actuator = Slow(loop.actuator)
+    slow.inner = Deaf(slow.inner)
+    cuts = tuple(Repartition("node0", gpu, ()) for gpu in range(2))
+    starts = tuple(Start(JobKey(str(at), 0.0), (Share("node0", 1),)) for at in range(20))
+    loop.in_charge = True
+    loop._act(1, (*cuts, *starts))
+    loop.journal.close()
+    assert slow.parts == [1, 1, 16, 4], "the kill switch comes in between"
 
 
 def test_loop__says_that_the_kill_file_cannot_be_looked_at(tmp_path: Path) -> None:
