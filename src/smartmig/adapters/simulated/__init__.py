@@ -56,11 +56,13 @@ class Simulated:
 
     def open(self) -> Connection:
         if not 0 <= self.speedup < math.inf or not 0 < self.load < math.inf:
-            raise InputError("simulated: speedup is a number from 0 up, load one above 0")
+            got = f"got speedup {self.speedup:g} and load {self.load:g}"
+            raise InputError(f"simulated: {got}; speedup is a number from 0 up, load one above 0")
         if not 0 <= self.seed < 2**63:
             raise InputError(f"simulated: seed: got {self.seed}, allowed are 0 to {2**63 - 1}")
         if not 0 <= self.start_h <= 24 or self.load > MOST_LOAD:
-            raise InputError(f"simulated: start_h is an hour from 0 to 24, load at most {MOST_LOAD:,}")
+            got = f"got start_h {self.start_h:g} and load {self.load:g}"
+            raise InputError(f"simulated: {got}; start_h is an hour from 0 to 24, load at most {MOST_LOAD:,}")
         if self.gpus and self.nodes:
             raise InputError("simulated: give either gpus (MIG cards) or nodes (whole GPUs), not both")
         nodes = whole_nodes(self.nodes) if self.nodes else mig_nodes(self.gpus or "8xa100-40gb", self.layouts or None)
