@@ -101,7 +101,7 @@ def test_log__hears_what_others_log() -> None:
     sink = io.BytesIO()
     log = JsonLog(sink)
     with on_root(log):
-        logging.getLogger("uvicorn.error").warning("Invalid %s", "request")
+        logging.getLogger("some.server").warning("Invalid %s", "request")
         logging.getLogger("some.library").info("unimportant")
         try:
             raise ValueError("why")
@@ -110,6 +110,6 @@ def test_log__hears_what_others_log() -> None:
     log.end()
     said = [{name: value for name, value in line.items() if name != "time"} for line in lines(sink.getvalue())]
     assert said == [
-        {"level": "warning", "what": "Invalid request", "by": "uvicorn.error"},
+        {"level": "warning", "what": "Invalid request", "by": "some.server"},
         {"level": "error", "what": "it broke", "by": "some.library", "error": "ValueError('why')"},
     ]

@@ -52,7 +52,11 @@ def connect(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> 
     keep_alive_s = 60 if app is slow else 0
     with listening("127.0.0.1", 0) as sockets:
         address = sockets[0].getsockname()
-        server = uvicorn.Server(uvicorn.Config(app, http=Impatient, lifespan="off", timeout_keep_alive=keep_alive_s))
+        # As in `serve`: no loggers of uvicorn's own making, which would stay for other tests.
+        quiet = uvicorn.Config(
+            app, http=Impatient, lifespan="off", timeout_keep_alive=keep_alive_s, log_config=None, access_log=False
+        )
+        server = uvicorn.Server(quiet)
         thread = threading.Thread(target=server.run, args=(sockets,))
         thread.start()
 
