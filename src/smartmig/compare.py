@@ -96,7 +96,8 @@ def worker_pool(n_processes: int) -> Iterator[ProcessPoolExecutor]:
     except BaseException:
         for process in list(pool._processes.values()):
             process.terminate()
-        pool.shutdown(wait=False, cancel_futures=True)
+        # Waiting for its thread, which closes what the interpreter would write to at its end.
+        pool.shutdown(cancel_futures=True)
         raise
     pool.shutdown()
 

@@ -251,35 +251,30 @@ class GangDecider:
     def _seats(self, state: ClusterState, nodes: tuple[NodeInfo, ...]) -> tuple[list[JobRequest], Moment]:
         """Everyone who holds whole GPUs, and where; what nobody accounts for is held for ever."""
         place_of = {node.name: at for at, node in enumerate(nodes)}
-        requests: list[JobRequest] = []
-        begun_s: list[float] = []
-        places, sizes, counts = list[int](), list[int](), list[int]()
+        told: list[float] = []
+        for node in nodes:
+            told += (node.n_gpus, node.n_free, node.state is NodeState.up)
+        n_parts = 0
         for job in state.running:  # once: what takes time here is to find each job in memory
-            requests.append(job.request)
-            begun_s.append(job.start_s)
-            counts.append(len(job.shares))
-            for share in job.shares:
-                places.append(place_of.get(share.node, -1))
-                sizes.append(share.n_gpus)
-        place, n_gpus, n_parts = (np.array(numbers, dtype=np.int64) for numbers in (places, sizes, counts))
-        start_s = np.array(begun_s, dtype=float)
-        left = np.array([node.n_gpus for node in nodes], dtype=np.int64)
-        first, held = np.empty(len(counts) + 1, dtype=np.int64), np.empty(len(counts), dtype=np.int64)
-        n_jobs = settle(place, n_gpus, n_parts, left, first, held)
-        if n_jobs < len(counts):
-            held = held[:n_jobs]
-            requests, start_s = [requests[at] for at in held.tolist()], start_s[held]
-        first = first[: n_jobs + 1]
-        place, n_gpus = place[: first[-1]], n_gpus[: first[-1]]
-        unknown = left - np.array([node.n_free for node in nodes])
-        at = np.flatnonzero(unknown > 0)
-        if at.size:
-            requests += [self._unknown_holder(nodes[one].name, int(unknown[one])) for one in at.tolist()]
-            start_s = np.concatenate([start_s, np.full(at.size, state.time_s)])
-            first = np.concatenate([first, first[-1] + 1 + np.arange(at.size)])
-            place, n_gpus = np.concatenate([place, at]), np.concatenate([n_gpus, unknown[at]])
-        away = np.array([at for at, node in enumerate(nodes) if node.state is not NodeState.up], dtype=np.int64)
-        return requests, Moment(state.time_s, start_s, first, place, n_gpus, away)
+            shares = job.shares
+            n_parts += len(shares)
+            told += (job.start_s, len(shares))
+            for share in shares:
+                told += (place_of.get(share.node, -1), share.n_gpus)
+        n_nodes, n_running = len(nodes), len(state.running)
+        most = n_running + n_nodes
+        held, left = np.empty(most, dtype=np.int64), np.empty(n_nodes, dtype=np.int64)
+        start_s, first, away = np.empty(most), np.empty(most + 1, dtype=np.int64), np.empty(n_nodes, dtype=np.int64)
+        place, n_gpus = np.empty((2, n_parts + n_nodes), dtype=np.int64)
+        moment = Moment(state.time_s, start_s, first, place, n_gpus, away)
+        n_jobs, n_unknown, n_away = settle(np.array(told, dtype=float), n_nodes, n_running, moment, held, left)
+        if n_jobs == n_running:
+            requests = [job.request for job in state.running]
+        else:
+            requests = [state.running[at].request for at in held[:n_jobs].tolist()]
+        for who in range(n_jobs, n_jobs + n_unknown):
+            requests.append(self._unknown_holder(nodes[held[who]].name, int(n_gpus[first[who]])))
+        return requests, moment._replace(start_s=start_s[: len(requests)], away=away[:n_away])
 
     def _unknown_holder(self, node: str, n_gpus: int) -> JobRequest:
         who = (node, n_gpus)

@@ -63,35 +63,62 @@ class Starts(NamedTuple):
 
 
 @kernel
-def settle(node: Ints, n_gpus: Ints, n_parts: Ints, left: Ints, first: Ints, held: Ints) -> int:
-    """Give running jobs their parts, (node, n_gpus) one after the other and `n_parts` to each, out of what the nodes
-    have (`left`, counted down). Parts that are not there are dropped, and so are jobs without any: afterwards job
-    `held[i]` has the parts from `first[i]` on. How many those are."""
+def settle(told: Floats, n_nodes: int, n_running: int, moment: Moment, held: Ints, left: Ints) -> tuple[int, int, int]:
+    """Say who holds what, and how many jobs, nodes with unknown holders and nodes away there are.
+
+    `told`: of each node its GPUs, those that are free, and whether it takes jobs; then of each running job when it
+    began, the number of its parts, and these, (node, n_gpus). Parts that are not there are dropped, and so are jobs
+    without any: job i of `moment` is the running one `held[i]`. What nobody accounts for follows as jobs of their own,
+    `held` being the node. `left` is scratch.
+    """
+    for node in range(n_nodes):
+        left[node] = int(told[3 * node])
     n_jobs = 0
     n_kept = 0
-    part = 0
-    first[0] = 0
-    for job in range(n_parts.size):
-        for _ in range(n_parts[job]):
-            at = node[part]
-            if at >= 0 and 0 < n_gpus[part] <= left[at]:
-                left[at] -= n_gpus[part]
-                node[n_kept] = at
-                n_gpus[n_kept] = n_gpus[part]
+    at = 3 * n_nodes
+    moment.first[0] = 0
+    for job in range(n_running):
+        begun_s = told[at]
+        end = at + 2 + 2 * int(told[at + 1])
+        at += 2
+        while at < end:
+            node = int(told[at])
+            n_gpus = int(told[at + 1])
+            if node >= 0 and 0 < n_gpus <= left[node]:
+                left[node] -= n_gpus
+                moment.node[n_kept] = node
+                moment.n_gpus[n_kept] = n_gpus
                 n_kept += 1
-            part += 1
-        if n_kept > first[n_jobs]:
+            at += 2
+        if n_kept > moment.first[n_jobs]:
             held[n_jobs] = job
+            moment.start_s[n_jobs] = begun_s
             n_jobs += 1
-            first[n_jobs] = n_kept
-    return n_jobs
+            moment.first[n_jobs] = n_kept
+    n_unknown = 0
+    n_away = 0
+    for node in range(n_nodes):
+        n_gpus = left[node] - int(told[3 * node + 1])
+        if n_gpus > 0:
+            who = n_jobs + n_unknown
+            held[who] = node
+            moment.start_s[who] = moment.now_s
+            moment.node[n_kept] = node
+            moment.n_gpus[n_kept] = n_gpus
+            n_kept += 1
+            n_unknown += 1
+            moment.first[who + 1] = n_kept
+        if told[3 * node + 2] == 0.0:
+            moment.away[n_away] = node
+            n_away += 1
+    return n_jobs, n_unknown, n_away
 
 
 @kernel
 def wishes_of(table: Records, rows: Ints, present: Ints) -> None:
     """Mark the wishes that these rows have."""
     for at in range(rows.size):
-        present[table[rows[at]].wish] = 1
+        present[int(table[rows[at]].wish)] = 1
 
 
 @kernel
@@ -115,8 +142,9 @@ def look_up(
         cluster += sizes[0, kind]
     for at in range(rows.size):
         row = table[rows[at]]
-        user = row.user
-        models = masks[row.wish]
+        user = int(row.user)
+        n_gpus = int(row.n_gpus)
+        models = masks[int(row.wish)]
         for fence in range(fences.inside.size):
             in_time = now_s + row.limit_s <= fences.from_s[fence]
             if not (in_time or fences.may[fence, user]):
@@ -135,11 +163,11 @@ def look_up(
         spec[at].limit_s = row.limit_s
         spec[at].predicted_s = row.predicted_s
         spec[at].user = user_number[user]
-        asked.n_gpus[at] = row.n_gpus
+        asked.n_gpus[at] = n_gpus
         asked.models[at] = models
         asked.widest[at] = widest
         asked.smallest[at] = smallest
-        asked.fits[at] = at < n_running or 0 < row.n_gpus <= total
+        asked.fits[at] = at < n_running or 0 < n_gpus <= total
 
 
 class Past(NamedTuple):

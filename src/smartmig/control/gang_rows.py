@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,10 +13,7 @@ from smartmig.policy.gang_view import World
 from smartmig.sim.gang.world import MAX_MODELS, GangPolicy, build_world
 from smartmig.types import Ints, JobRequest, NodeInfo
 
-COLUMNS = np.dtype(
-    [(name, np.float64) for name in ("submit_s", "limit_s", "predicted_s")]
-    + [(name, np.int64) for name in ("n_gpus", "user", "wish")]
-)
+COLUMNS = np.dtype([(name, np.float64) for name in ("submit_s", "limit_s", "predicted_s", "n_gpus", "user", "wish")])
 
 
 class GangTable(JobTable):
@@ -33,7 +30,7 @@ class GangTable(JobTable):
             self.users, self.wishes = {}, {}
         return void
 
-    def row(self, request: JobRequest) -> tuple[Any, ...]:
+    def row(self, request: JobRequest) -> tuple[float, ...]:
         guess = request.predicted_s or request.limit_s
         user = self.users.setdefault(request.user, len(self.users))
         wish = self.wishes.setdefault((request.gpu_model.lower(), request.nodes), len(self.wishes))

@@ -146,7 +146,7 @@ def check(
         return Verdict((), (Refusal(None, drifted),), drifted)
     if not plan:
         return Verdict(())
-    world = _Room(state, {action.key for action in plan if isinstance(action, Start)})
+    world = _Room(state, {action.key for action in plan if not isinstance(action, Repartition)})
     starving = _starving(plan, state, rules)
     passed: list[Action] = []
     refused: list[Refusal] = []
@@ -300,15 +300,20 @@ def _find(state: ClusterState, keys: set[JobKey]) -> dict[JobKey, JobRequest]:
 class _Room:
     """What is free, counted down as actions pass."""
 
-    def __init__(self, state: ClusterState, started: set[JobKey]) -> None:
+    def __init__(self, state: ClusterState, named: set[JobKey]) -> None:
+        """`named`: jobs of the plan."""
         self.state = state
         self.node_of = {node.name: node for node in state.nodes}
-        self.queued = _find(state, started)
-        self.running = {job.request.key: job for job in state.running}
+        self.queued = _find(state, named)
+        self.running: dict[JobKey, RunningJob] = {}
+        ids = {key.job_id for key in named}  # quicker to look up than keys
         held = dict.fromkeys(self.node_of, 0)
         self.busy: set[tuple[str, int, int]] = set()
         self.held_by: dict[tuple[str, str], int] = {}
         for job in state.running:
+            key = job.request.key
+            if key.job_id in ids and key in named:
+                self.running[key] = job
             if state.limits:
                 self._count(job.request, 1)
             for share in job.shares:

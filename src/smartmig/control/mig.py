@@ -66,8 +66,8 @@ class MigTable(JobTable):
     def __init__(self) -> None:
         super().__init__(ROW)
 
-    def row(self, request: JobRequest) -> tuple[Any, ...]:
-        return request.key.submit_s, request.deadline_s, request.memory_gb, request.run_s
+    def row(self, request: JobRequest) -> tuple[float, ...]:
+        return request.key.submit_s, request.deadline_s, request.memory_gb, *request.run_s
 
 
 class Laid(NamedTuple):

@@ -15,12 +15,15 @@ class JobTable:
     """Requests as rows, found again by identity: a queue of thousands costs a lookup each, not a conversion."""
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
+        """`dtype` has fields of 64-bit floats only, so that rows can be written as the plain numbers they are."""
         self.requests: list[JobRequest] = []
         self.row_of: dict[int, int] = {}
-        self.columns = np.zeros(64, dtype=dtype)
+        self._width = dtype.itemsize // 8
+        self._numbers = np.zeros(64 * self._width)
+        self.columns = self._numbers.view(dtype)
 
     @abstractmethod
-    def row(self, request: JobRequest) -> tuple[Any, ...]: ...
+    def row(self, request: JobRequest) -> tuple[float, ...]: ...
 
     def rows(self, requests: Sequence[JobRequest]) -> Ints:
         """(n,) row of each request."""
@@ -42,10 +45,13 @@ class JobTable:
         self.requests += new.values()  # keeps them alive, so that their ids stay their own
         self.row_of.update(zip(new, range(begin, end), strict=True))
         if end > self.columns.size:
-            more = np.zeros(max(self.columns.size, end - self.columns.size), self.columns.dtype)
-            self.columns = np.concatenate([self.columns, more])
-        # All at once: setting records one by one takes several times as long.
-        self.columns[begin:end] = np.array([self.row(request) for request in new.values()], self.columns.dtype)
+            n_more = max(self.columns.size, end - self.columns.size)
+            self._numbers = np.concatenate([self._numbers, np.zeros(n_more * self._width)])
+            self.columns = self._numbers.view(self.columns.dtype)
+        numbers: list[float] = []
+        for request in new.values():
+            numbers += self.row(request)
+        self._numbers[begin * self._width : end * self._width] = numbers
 
 
 def admitted(state: ClusterState, whole: bool) -> list[JobRequest]:
