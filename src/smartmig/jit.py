@@ -1,8 +1,11 @@
 """How our kernels are compiled: once, cached on disk, one copy per plugged-in rule.
 
-`kernel` is the decorator of every hot function. `specialise` makes a compiled copy of a function in which some names
-mean the functions of one rule, so the rule is inlined and the copy still loads from the disk cache: numba can neither
-cache a closure over a compiled function nor inline a function pointer.
+`kernel` is the decorator of every hot function. Most are called by other kernels only, so what lets Python call one,
+which takes as long to compile as the kernel itself, is made when Python does.
+
+`specialise` makes a compiled copy of a function in which some names mean the functions of one rule, so the rule is
+inlined and the copy still loads from the disk cache: numba can neither cache a closure over a compiled function nor
+inline a function pointer.
 """
 
 from __future__ import annotations
@@ -17,23 +20,56 @@ from typing import Any, TypeVar, cast
 
 import numba
 from numba.core import types as numba_types
-from numba.extending import intrinsic
+from numba.extending import intrinsic, typeof_impl
 
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "forceinline": True, "_nrt": False, "nogil": True}
 """Kernels allocate nothing, so numba's reference counting (`_nrt`) would only cost time, as would calls: every call
 hands over the whole state. Without the interpreter's lock, threads can run a day each."""
 
+FOR_KERNELS: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+FOR_PYTHON: dict[str, Any] = {"no_cfunc_wrapper": True}
+"""Who can call it."""
+
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Kernel:
+    """A compiled function; kernels take it for the one numba made for them, Python for another one."""
+
+    def __init__(self, function: Callable[..., Any], inline: bool) -> None:
+        self.options = {**OPTIONS, "forceinline": inline}
+        self._twin = _copy(function, function.__globals__)
+        self.py_func = _renamed(function)
+        self.for_kernels = numba.njit(cache=True, **self.options, **FOR_KERNELS)(self.py_func)
+
+    @functools.cached_property
+    def for_python(self) -> Any:
+        return numba.njit(cache=True, **self.options, **FOR_PYTHON)(_renamed(self._twin, "-python"))
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.for_python(*arguments)
+
+
+@typeof_impl.register(Kernel)
+def _typeof_kernel(one: Kernel, context: Any) -> Any:
+    del context
+    return numba_types.Dispatcher(one.for_kernels)
 
 
 def kernel(function: F) -> F:
     """Compile on first call, keep the result on disk."""
-    return cast(F, numba.njit(cache=True, **OPTIONS)(_renamed(function)))
+    return cast(F, Kernel(function, inline=True))
 
 
 def called_kernel(function: F) -> F:
     """The same for the few functions with small arguments and many callers: a call costs less than a copy in each."""
-    return cast(F, numba.njit(cache=True, **{**OPTIONS, "forceinline": False})(_renamed(function)))
+    return cast(F, Kernel(function, inline=False))
+
+
+def _copy(function: Callable[..., Any], scope: dict[str, Any]) -> Any:
+    copy = python_types.FunctionType(function.__code__, scope, function.__name__)
+    copy.__qualname__, copy.__module__ = function.__qualname__, function.__module__
+    return copy
 
 
 def _renamed(function: F, copy: str = "") -> F:
@@ -87,14 +123,10 @@ def specialise(function: Callable[..., Any], name: str, cached: bool, inline: bo
     Only what Python calls is worth a cache file; what is called by kernels ends up inside theirs. Large functions with
     several callers compile much faster when they are not copied into each (`inline`).
     """
-    copy = python_types.FunctionType(function.__code__, {**function.__globals__, **bindings}, function.__name__)
+    copy = _copy(function, {**function.__globals__, **bindings})
     bound = [one.py_func for one in bindings.values() if hasattr(one, "py_func")]
     copy.__dict__["bound_files"] = frozenset[Path]().union(*map(_files, bound))
-    copy.__qualname__ = function.__qualname__
-    copy.__module__ = function.__module__
-    options = {**OPTIONS, "forceinline": inline}
-    if not cached:
-        options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # Python never calls it
+    options = {**OPTIONS, "forceinline": inline, **(FOR_PYTHON if cached else FOR_KERNELS)}
     return numba.njit(cache=cached, **options)(_renamed(copy, f"-{name}"))
 
 

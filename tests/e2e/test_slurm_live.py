@@ -87,12 +87,13 @@ def test_dependency__is_kept(site: Site) -> None:
 
 def test_cancelled__never_starts(site: Site) -> None:
     rig = site.rig
-    full = [rig.sbatch("--gres=gpu:4", seconds=1.5) for _ in range(7)]
+    full = [rig.sbatch("--gres=gpu:4", seconds=60) for _ in range(7)]
     site.wait_runs(7)
     gone, stays = rig.sbatch("--gres=gpu:4"), rig.sbatch("--gres=gpu:4")
     rig.call(["scancel", str(gone)])
     rig.call(["scancel", str(full[0])])
     site.wait_runs(8)
+    rig.call(["scancel", *map(str, full[1:])])
     site.idle()
     assert str(gone) not in site.ran()
     assert len(site.ran()[str(stays)]) == 1
