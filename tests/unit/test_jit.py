@@ -8,7 +8,7 @@ import pytest
 
 import smartmig
 from smartmig import jit
-from smartmig.jit import imported_files
+from smartmig.jit import called_kernel, imported_files, kernel
 from smartmig.policy.allocation import best_fit
 from smartmig.policy.selection import unicep, wfp
 from smartmig.sim.gang.run import compiled
@@ -48,3 +48,19 @@ def test_engine__is_named_after_the_files_of_its_rules_and_no_others() -> None:
     files = compiled(gang_policy("wfp", "best-fit", Backfill.easy)).py_func.__dict__["bound_files"]
     assert {Path(wfp.__file__), Path(best_fit.__file__)} <= files
     assert Path(unicep.__file__) not in files
+
+
+@kernel
+def twice(number: int) -> int:
+    return 2 * number
+
+
+@called_kernel
+def four_times(number: int) -> int:
+    return twice(twice(number))
+
+
+def test_kernel__is_called_by_kernels_and_by_python_alike() -> None:
+    """numba ends the process with a crash where Python calls what was compiled for kernels only."""
+    assert (twice(3), four_times(3), four_times(1.5)) == (6, 12, 6.0)
+    assert four_times.py_func(3) == 12
