@@ -7,6 +7,7 @@ import os
 import pwd
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -244,6 +245,17 @@ def test_install__refuses_a_slurm_that_is_too_old(etc: Path, monkeypatch: pytest
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     with pytest.raises(InstallError, match=r"Slurm 21\.08\.8 is too old: 22\.05 or later"):
         install(etc)
+
+
+def test_install__says_when_the_daemon_could_not_start(etc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the user that the unit names: root may read what it may not."""
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own folders are root's alone
+        python = shutil.copy("/bin/true", folder)
+        monkeypatch.setattr("sys.executable", python)
+        for mode, warns in ((0o755, False), (0o700, True)):
+            Path(folder).chmod(mode)
+            warnings = json.loads(install(etc, "--dry-run", "--json"))["warnings"]
+            assert [f"{python}: user 'nobody', as whom" in one for one in warnings] == [True] * warns
 
 
 def test_install__without_gcc_uses_scontrol(etc: Path) -> None:

@@ -17,6 +17,7 @@ from smartmig.adapters.slurm.install import (
     plan_install,
     read_manifest,
     uninstall,
+    why_daemon_cannot_start,
 )
 from smartmig.adapters.slurm.keeper import name_of, release_all
 from smartmig.adapters.slurm.paths import Installed, switch_off
@@ -55,13 +56,16 @@ def install_(
     nothing_new = changes.already_there
     if not dry_run:
         install(changes)
+    trouble = why_daemon_cannot_start(changes.daemon_uid)
     if as_json:
-        print_json(_as_json(changes, dry_run))
+        print_json(_as_json(changes, dry_run) | {"warnings": [trouble] if trouble else []})
         return
     verb = "would write" if dry_run else "kept" if nothing_new else "wrote"
     for path in (*changes.files, *changes.builds):
         typer.echo(f"{verb} {path}")
     typer.echo(changes.diff or f"{changes.before.path}: nothing to change")
+    if trouble:
+        log(trouble)
     if not dry_run and not nothing_new:
         log("restart slurmctld for it to take effect: systemctl restart slurmctld")
 

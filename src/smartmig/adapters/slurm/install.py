@@ -234,6 +234,34 @@ def _uninstall(paths: Installed, manifest: dict[str, Any]) -> Iterator[str]:
     yield f"{paths.folder}: removed"
 
 
+def why_daemon_cannot_start(uid: int) -> str:
+    """As the unit's user, in one sentence; empty where it can, or where only root could find out."""
+    if os.geteuid() != 0 or uid == 0:
+        return ""
+    try:
+        who = pwd.getpwuid(uid)
+    except KeyError:
+        return f"SlurmUser={uid}: no such user on this machine, so systemd cannot start the daemon"
+    try:
+        subprocess.run(
+            [sys.executable, "-c", "import smartmig"],
+            user=uid,
+            group=who.pw_gid,
+            extra_groups=os.getgrouplist(who.pw_name, who.pw_gid),
+            cwd="/",
+            env={},
+            capture_output=True,
+            timeout=ASK_S,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return (
+            f"{sys.executable}: user '{who.pw_name}', as whom the unit runs the daemon, cannot start smartmig from "
+            "there; install it where that user may read it, such as /opt/smartmig"
+        )
+    return ""
+
+
 def read_manifest(paths: Installed) -> dict[str, Any] | None:
     text = _reads(paths.manifest)
     if text is None:
