@@ -21,7 +21,7 @@ from smartmig.adapters.slurm.source import Cooling, SlurmSource
 from smartmig.adapters.slurm.started import Started
 from smartmig.adapters.slurm.translate import Translator
 from smartmig.errors import AdapterError
-from smartmig.types import Share
+from smartmig.types import Share, Start
 
 
 class FakeSlurm:
@@ -269,6 +269,29 @@ def test_let_go__a_hold_that_comes_late_does_not_stay(tmp_path: Path, waits: boo
     threading.Timer(STOP_S + 0.2 if waits else 0.2, slurm.may_hold.set).start()
     assert acts.let_go(10.0) == 1
     assert [done for done in slurm.done if done[0] == "7"] == [("7", Hold()), ("7", Release(marks.LET_GO))]
+    acts.close()
+
+
+def test_let_go__a_start_that_comes_late_does_not_stay(tmp_path: Path) -> None:
+    class Late(FakeSlurm):
+        def release(self, name: str, release: Release, timeout_s: float) -> None:
+            if marks.read_start(release.mark) is None:
+                super().release(name, release, timeout_s)
+                self.records = (replace(STRAY, admin_comment=marks.LET_GO),)
+                return
+            started = job(priority=9, required_nodes=release.nodes, admin_comment=release.mark)
+            threading.Timer(0.2, lambda: setattr(self, "records", (started,))).start()
+            raise SlurmSilence("release: no answer")
+
+    slurm = Late(job())
+    acts = actuator(slurm, tmp_path / "off")
+    acts.take_over(5.0)
+    key = acts._source.observe(5.0).queued[0].key
+    (outcome,) = acts.apply((Start(key, (Share("n1", 1),)),), 5.0)
+    assert not outcome.done
+    assert acts.let_go(10.0) == 2
+    released = [done for done in slurm.done if done[0] == "7"]
+    assert released == [("7", Release(marks.LET_GO)), ("7", Release(marks.LET_GO, ()))]
     acts.close()
 
 

@@ -28,7 +28,7 @@ from smartmig.types import JobKey, Outcome, Plan, Repartition, Share, Start, Sto
 
 NO_TIME = "there was no time left for it"
 LOOK_AGAIN_S = 0.5
-"""until then a late hold may have come, where somebody lets go"""
+"""until then what is late may have come, where somebody lets go"""
 
 
 class NoRoom(AdapterError):
@@ -70,6 +70,8 @@ class SlurmActuator:
         self._one_at_a_time = threading.Lock()
         self._keepers: list[Keeper] = []
         """the newest, and those of which something may still be under way"""
+        self._in_doubt = False
+        """whether Slurm may still begin a start that it did not answer"""
         self._rooms: dict[str, Room] = {}
         """what the starts of this plan leave on their nodes"""
         self._seen: dict[int, JobRecord] = {}
@@ -124,7 +126,7 @@ class SlurmActuator:
                 switch_off(self._rules.off_file)
         n_released = 0
         while True:
-            settled = self._end_keepers()
+            settled = self._settled()
             reads, writes = self._open_both()
             try:
                 n_released += release_all(reads, writes, self._rules.partition, max(end_s - time.monotonic(), 0.001))
@@ -132,7 +134,7 @@ class SlurmActuator:
                 reads.close()
             if settled:
                 return n_released
-            # A hold that was late may have come after the look.
+            # What was late may have come after the look.
             if time.monotonic() + LOOK_AGAIN_S > end_s:
                 raise SlurmSilence(f"{n_released} jobs were let go; slurmctld still owes an answer to an earlier call")
             time.sleep(LOOK_AGAIN_S)
@@ -142,6 +144,11 @@ class SlurmActuator:
         self._pool.shutdown(wait=False, cancel_futures=True)
         for writer in self._writers:
             writer.close()
+
+    def _settled(self) -> bool:
+        """Whether nothing that was asked for can happen any more; of a start in doubt it speaks once."""
+        in_doubt, self._in_doubt = self._in_doubt, False
+        return self._end_keepers() and not in_doubt
 
     def _end_keepers(self) -> bool:
         """Whether nothing of theirs is under way any more."""
@@ -177,6 +184,7 @@ class SlurmActuator:
                 writer.release(action.key.job_id, release, end_s - begun_s)
             except AdapterError as error:
                 why = error
+                self._in_doubt |= isinstance(error, SlurmSilence)
             finally:
                 self._free.put(writer)
         # Silence is not the job's fault, and perhaps it was done all the same: the next observation tells.
