@@ -7,6 +7,7 @@
         NoNodesFit    (2)    a job that the whole cluster, empty, cannot run
       SimulationError (1)    a run that cannot go on (jobs that no cut ever fits)
       AdapterError    (1)    a cluster, or a store, that does not answer or refuses
+        PartlyRefused (1)    a cluster that did what it could of something
       MissingPackage  (1)    a part of smartmig that needs an extra which is not installed
 
 The number is the exit code of the command line.
@@ -71,6 +72,10 @@ class SimulationError(SmartmigError):
 
 class AdapterError(SmartmigError):
     """The outside did not do what was asked; the sentence names it and what to look at."""
+
+
+class PartlyRefused(AdapterError):
+    """The outside answered, and did all but some; the sentence names what it refused."""
 
 
 class MissingPackage(SmartmigError):

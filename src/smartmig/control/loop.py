@@ -24,7 +24,7 @@ from smartmig.control.journal import Journal
 from smartmig.control.pilot import Judged, Pilot, decision_body
 from smartmig.control.switch import Mode, throw_switch
 from smartmig.control.wire import guard_memory_to_json, memory_to_json, outcomes_to_json
-from smartmig.errors import AdapterError, SmartmigError
+from smartmig.errors import AdapterError, PartlyRefused, SmartmigError
 from smartmig.ports import Connection
 from smartmig.sim.gang.world import ALL
 from smartmig.types import ClusterState, Outcome, Plan, Start
@@ -399,6 +399,8 @@ class Loop:
         with self._acting:
             try:
                 self.actuator.let_go(self.settings.observe_timeout_s)
+            except PartlyRefused:
+                return True  # the rest is tried again with every turn
             except AdapterError:
                 return False
             finally:

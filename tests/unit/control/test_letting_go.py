@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from live_cluster import JOBS, MANY, Deaf, gang_loop, turn_all
 from smartmig.control.journal import open_journal
 from smartmig.control.switch import Mode
-from smartmig.errors import AdapterError
+from smartmig.errors import AdapterError, PartlyRefused
 from smartmig.types import JobKey, Outcome, Repartition, Share, Start
 
 
@@ -103,6 +103,34 @@ def test_loop__a_cluster_that_is_away_altogether_is_waited_for(tmp_path: Path) -
     loop.journal.close()
     assert loop.in_charge
     assert len(cluster.ended) == len(JOBS)
+
+
+class Picky(Away):
+    """An actuator that lets go of all jobs but one."""
+
+    def let_go(self, timeout_s: float) -> int:
+        released: int = self.inner.let_go(timeout_s)
+        if self.source.away:
+            raise PartlyRefused(f"{released} jobs were let go, and one was refused")
+        return released
+
+
+def test_loop__a_cluster_that_refuses_one_job_gets_its_scheduling_back_all_the_same(tmp_path: Path) -> None:
+    loop, cluster = gang_loop(tmp_path, JOBS)
+    loop.settings = replace(loop.settings, max_failures=2)
+    loop.source = Flaky(loop.source)
+    loop.actuator = Picky(loop.actuator, loop.source)
+    loop.step()
+    loop.source.away = True
+    for _ in range(2):
+        assert loop.step() is None
+    assert loop.killed
+    assert cluster.own_scheduling
+    loop.source.away = False
+    loop.step()
+    loop.journal.close()
+    audits = [record.body["what"] for record in open_journal(str(tmp_path / "journal.db")).records(kinds=("audit",))]
+    assert audits == ["take over", "kill", "let go"]
 
 
 class Reluctant:

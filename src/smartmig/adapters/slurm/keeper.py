@@ -17,7 +17,7 @@ from smartmig.adapters.slurm.records import JobRecord, NodeRecord, PartitionReco
 from smartmig.adapters.slurm.source import Cooling
 from smartmig.adapters.slurm.states import JobState
 from smartmig.adapters.slurm.translate import held_by_others, key_of, keys_of
-from smartmig.errors import AdapterError
+from smartmig.errors import AdapterError, PartlyRefused
 from smartmig.types import JobKey
 
 PERIOD_S = 1.0
@@ -206,7 +206,7 @@ class Keeper:
 
 def release_all(reads: SlurmReads, writes: SlurmWrites, partition: str, timeout_s: float) -> int:
     """Every job that we hold, parked or pinned is Slurm's again; how many. Goes on past jobs that Slurm refuses, and
-    raises `AdapterError` at the end if any of them still waits for us."""
+    raises `PartlyRefused` at the end if any of them still waits for us."""
     end_s = time.monotonic() + timeout_s
     n_released = 0
     refused: list[str] = []
@@ -226,7 +226,8 @@ def release_all(reads: SlurmReads, writes: SlurmWrites, partition: str, timeout_
             if any(_waits_for_us(now, partition) for now in _now(writes, record, left_s)):
                 refused.append(f"job {key_of(record).job_id}: {error}")
     if refused:
-        raise SlurmRefusal(f"{n_released} jobs were let go, and Slurm refused {len(refused)}: {'; '.join(refused[:3])}")
+        first = "; ".join(refused[:3])
+        raise PartlyRefused(f"{n_released} jobs were let go, and Slurm refused {len(refused)}: {first}")
     return n_released
 
 
