@@ -27,11 +27,12 @@ class JobTable:
 
     def rows(self, requests: Sequence[JobRequest]) -> Ints:
         """(n,) row of each request."""
-        try:
-            return np.fromiter(map(self.row_of.__getitem__, map(id, requests)), np.int64, len(requests))
-        except KeyError:
-            self._add({id(request): request for request in requests if id(request) not in self.row_of})
-        return np.fromiter(map(self.row_of.__getitem__, map(id, requests)), np.int64, len(requests))
+        found = list(map(self.row_of.get, map(id, requests)))
+        if None in found:
+            new = {id(request): request for request, row in zip(requests, found, strict=True) if row is None}
+            self._add(new)
+            found = [self.row_of[id(one)] if row is None else row for one, row in zip(requests, found, strict=True)]
+        return np.array(found, dtype=np.int64)
 
     def forget(self, n_present: int) -> bool:
         """Begin anew when most rows are of jobs long gone; whether it did, and all row numbers are void."""
