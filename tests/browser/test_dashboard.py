@@ -45,6 +45,7 @@ def test_sign_in__leaves_the_focus_where_it_was_put_while_slow_panels_load(page:
     page.get_by_role("button", name="Pause").focus()
     page.wait_for_timeout(100)
     page.unroute("**/api/v1/effect")
+    assert waiting
     for route in waiting:
         with contextlib.suppress(playwright.Error):  # the page has given this one up, and asks again
             route.continue_()

@@ -93,7 +93,9 @@ def test_libslurm__an_answer_that_came_too_late_is_not_lost() -> None:
         reads.nodes(0.01)
     with pytest.raises(SlurmSilence, match="still owes"):
         reads.nodes(0.01)
+    assert reads.owes()
     shim.may_answer.set()
+    assert eventually(lambda: not reads.owes())
 
     def answers() -> bool:
         try:

@@ -32,6 +32,8 @@ class FakeSlurm:
         self.silent: set[str] = set()
         self.refused: set[str] = set()
         """jobs that cannot be released"""
+        self.late: set[str] = set()
+        """calls still under way"""
         self.done: list[tuple[Any, ...]] = []
 
     def _heard(self, call: str) -> None:
@@ -78,6 +80,9 @@ class FakeSlurm:
     def set_node(self, name: str, gres: str, comment: str, _: float) -> None:
         self._heard("set_node")
         self.done.append((name, gres, comment))
+
+    def owes(self) -> bool:
+        return bool(self.late)
 
     def close(self) -> bool:
         self.done.append(("closed",))
@@ -272,16 +277,21 @@ def test_let_go__a_hold_that_comes_late_does_not_stay(tmp_path: Path, waits: boo
     acts.close()
 
 
-def test_let_go__a_start_that_comes_late_does_not_stay(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("late_s", "owed"), [(0.2, False), (1.5, True)], ids=["in doubt", "under way"])
+def test_let_go__a_start_that_comes_late_does_not_stay(tmp_path: Path, late_s: float, owed: bool) -> None:
     class Late(FakeSlurm):
         def release(self, name: str, release: Release, timeout_s: float) -> None:
             if marks.read_start(release.mark) is None:
                 super().release(name, release, timeout_s)
                 self.records = (replace(STRAY, admin_comment=marks.LET_GO),)
                 return
-            started = job(priority=9, required_nodes=release.nodes, admin_comment=release.mark)
-            threading.Timer(0.2, lambda: setattr(self, "records", (started,))).start()
+            self.late = {name} if owed else set()
+            threading.Timer(late_s, self.begin, (release,)).start()
             raise SlurmSilence("release: no answer")
+
+        def begin(self, release: Release) -> None:
+            self.records = (job(priority=9, required_nodes=release.nodes or (), admin_comment=release.mark),)
+            self.late = set()
 
     slurm = Late(job())
     acts = actuator(slurm, tmp_path / "off")
@@ -292,6 +302,7 @@ def test_let_go__a_start_that_comes_late_does_not_stay(tmp_path: Path) -> None:
     assert acts.let_go(10.0) == 2
     released = [done for done in slurm.done if done[0] == "7"]
     assert released == [("7", Release(marks.LET_GO)), ("7", Release(marks.LET_GO, ()))]
+    assert not slurm.late
     acts.close()
 
 

@@ -71,7 +71,7 @@ class SlurmActuator:
         self._keepers: list[Keeper] = []
         """the newest, and those of which something may still be under way"""
         self._in_doubt = False
-        """whether Slurm may still begin a start that it did not answer"""
+        """whether a start that Slurm did not answer may have happened since somebody looked"""
         self._rooms: dict[str, Room] = {}
         """what the starts of this plan leave on their nodes"""
         self._seen: dict[int, JobRecord] = {}
@@ -146,8 +146,9 @@ class SlurmActuator:
             writer.close()
 
     def _settled(self) -> bool:
-        """Whether nothing that was asked for can happen any more; of a start in doubt it speaks once."""
-        in_doubt, self._in_doubt = self._in_doubt, False
+        """Whether nothing that was asked for can happen any more, nor has happened since this was asked last."""
+        owed = any(writer.owes() for writer in self._writers)
+        in_doubt, self._in_doubt = owed or self._in_doubt, owed
         return self._end_keepers() and not in_doubt
 
     def _end_keepers(self) -> bool:
@@ -184,7 +185,8 @@ class SlurmActuator:
                 writer.release(action.key.job_id, release, end_s - begun_s)
             except AdapterError as error:
                 why = error
-                self._in_doubt |= isinstance(error, SlurmSilence)
+                if isinstance(error, SlurmSilence):
+                    self._in_doubt = True
             finally:
                 self._free.put(writer)
         # Silence is not the job's fault, and perhaps it was done all the same: the next observation tells.

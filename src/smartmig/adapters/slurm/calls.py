@@ -89,6 +89,10 @@ class SlurmWrites(Protocol):
 
     def set_node(self, name: str, gres: str, comment: str, timeout_s: float) -> None: ...
 
+    def owes(self) -> bool:
+        """Whether a call that was late is still under way."""
+        ...
+
     def close(self) -> bool:
         """As that of `SlurmReads`."""
         ...
@@ -126,6 +130,13 @@ class TimedThread:
         if self._error is not None:
             raise self._error
         return self._answer  # type: ignore[return-value]
+
+    def owes(self) -> bool:
+        """Whether a late call still goes on."""
+        with self._sending:
+            if self._late and self._done.acquire(blocking=False):
+                self._late = False
+            return self._late
 
     def close(self, last: Callable[[], object]) -> bool:
         """No more calls. Whether none is under way any more; as soon as none is, `last` is called on the thread."""

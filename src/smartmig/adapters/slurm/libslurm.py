@@ -107,6 +107,9 @@ class LibSlurm:
         words = [text.encode() for text in (name, gres, comment)]
         self._write(f"update of node {name}", lambda: self._shim.smartmig_set_node(*words), timeout_s)
 
+    def owes(self) -> bool:
+        return self._thread.owes()
+
     def close(self) -> bool:
         return self._thread.close(lambda: self._shim.smartmig_close(self._handle))
 
